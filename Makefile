@@ -1,0 +1,39 @@
+# make demo    the paper's tables on a small data set, in minutes
+# make test    everything is checked
+# make setup   what both share: a virtual environment in .venv with pinned packages
+
+PYTHON ?= python3
+BIN := $(CURDIR)/.venv/bin
+export PATH := $(BIN):$(PATH)
+
+.PHONY: setup demo test check lock clean
+
+setup: .venv/installed
+
+.venv/installed: envs/requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "error: Python 3.11 or newer is needed; name one with: make setup PYTHON=python3.12"; exit 1; }
+	@echo "Setting up: a virtual environment in .venv (about 6 GB; PyTorch is large, this takes some minutes)"
+	@$(PYTHON) -m venv .venv \
+	  || { rm -rf .venv; echo "error: Python's venv module is incomplete; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	@$(BIN)/pip install --disable-pip-version-check --progress-bar off -r envs/requirements.txt \
+	  | grep --line-buffered -E '^(Collecting|Downloading|Installing|Successfully)' | cut -c 1-100
+	@$(BIN)/python -c 'import torch, torchvision, snakemake' && touch .venv/installed
+	@echo "Set-up is done."
+
+demo: setup
+	@echo "Training 48 small cells: 12 rows x 2 partitions x 2 seeds"
+	@$(BIN)/snakemake --cores all --configfile examples/demo.yaml
+	@$(BIN)/python workflow/scripts/tables.py --configfile config.yaml examples/demo.yaml --show
+
+test: setup
+	@$(BIN)/python -m pytest
+
+check: setup
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/snakefmt --check Snakefile && $(BIN)/mypy
+
+lock:
+	uv pip compile --universal --python-version 3.11 --no-header --quiet envs/requirements.in -o envs/requirements.txt
+
+clean:
+	rm -rf results/demo .snakemake

@@ -1,0 +1,144 @@
+"""Milliseconds of a local training step and of a prediction: bflp.models.network against standard torch layers.
+
+    python benchmarks/step.py [--profile] [--threads N] [--repeats N]
+
+The two alternate in one process, so that a busy machine slows both; medians and minima are over the repeats. A
+step is the gradient of a batch of 64 and the SGD update, with weight decay and momentum. Plain: nn.Module,
+autograd, torch.optim.SGD, and cross entropy with the KL divergence as a user would write them.
+"""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bflp.models.layout import Layout
+from bflp.models.network import Network, Posterior
+from bflp.models.plain import LeNet
+
+BATCH = 64
+LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.01, 0.9, 1e-5
+KL_WEIGHT = 1.0 / 6000
+SHAPES = {"fmnist": (1, 28, 28), "cifar10": (3, 32, 32)}
+Step = Callable[[], object]
+
+
+def plain_step(layout: Layout, vector: torch.Tensor, images: torch.Tensor, labels: torch.Tensor) -> Step:
+    network = LeNet(layout, Posterior())
+    network.load_vector(layout, vector)
+    optimiser = torch.optim.SGD(
+        network.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, foreach=True
+    )
+
+    def step() -> None:
+        noise = torch.randn(BATCH, layout.units) if layout.variational else None
+        optimiser.zero_grad()
+        network.loss(images, labels, noise, KL_WEIGHT).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
+    return step
+
+
+def fast_step(layout: Layout, vector: torch.Tensor, images: torch.Tensor, labels: torch.Tensor) -> Step:
+    network = Network(layout, Posterior(), "cpu")
+    vector, gradient = vector.clone(), torch.empty_like(vector)
+    velocity = torch.zeros_like(vector)
+    noise = torch.empty(BATCH, layout.units) if layout.variational else None
+
+    def step() -> None:
+        if noise is not None:
+            noise.normal_()
+        network.gradient(vector, images, labels, noise, KL_WEIGHT, gradient)
+        gradient.add_(vector, alpha=WEIGHT_DECAY)
+        velocity.mul_(MOMENTUM).add_(gradient)
+        vector.sub_(velocity, alpha=LEARNING_RATE)
+
+    return step
+
+
+def milliseconds(step: Step, count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        step()
+    return (time.perf_counter() - start) / count * 1e3
+
+
+def interleaved(steps: list[Step], repeats: int, count: int = 10) -> list[list[float]]:
+    """Milliseconds per call, [step][repeat]."""
+    for step in steps:
+        milliseconds(step, 5)
+    times: list[list[float]] = [[] for _ in steps]
+    for _ in range(repeats):
+        for step, record in zip(steps, times, strict=True):
+            record.append(milliseconds(step, count))
+    return times
+
+
+def compare_steps(repeats: int) -> None:
+    print(f"{'step, batch ' + str(BATCH):32} {'plain':>8} {'ours':>8} {'ratio':>7}   {'minima':>16} {'ratio':>7}")
+    for name, shape in SHAPES.items():
+        for variational in (True, False):
+            layout, vector, images, labels = case(shape, variational, BATCH)
+            steps = [make(layout, vector, images, labels) for make in (plain_step, fast_step)]
+            plain, ours = interleaved(steps, repeats)
+            median = [statistics.median(times) for times in (plain, ours)]
+            title = f"{name}, {'variational' if variational else 'deterministic'}"
+            print(
+                f"{title:32} {median[0]:8.2f} {median[1]:8.2f} {median[1] / median[0]:7.2f}   "
+                f"{min(plain):8.2f} {min(ours):7.2f} {min(ours) / min(plain):7.2f}"
+            )
+
+
+def time_prediction(repeats: int, images: int = 10_000, samples: int = 10) -> None:
+    for chunk in (500, 1000):
+        layout, vector, pixels, _ = case(SHAPES["fmnist"], True, chunk)
+        network, generator = Network(layout, Posterior(), "cpu"), torch.Generator().manual_seed(0)
+        [times] = interleaved([lambda: network.predict(vector, pixels, samples, generator)], repeats, 4)  # noqa: B023
+        seconds = statistics.median(times) * images / chunk / 1e3
+        print(f"fmnist, predicting {images} images, {samples} samples, {chunk} at a time: {seconds:.3f} s")
+
+
+def case(
+    shape: tuple[int, int, int], variational: bool, batch: int
+) -> tuple[Layout, torch.Tensor, torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    layout = Layout(shape, 10, variational)
+    vector = layout.initial_vector(-6.0, generator)
+    images = torch.rand(batch, *shape, generator=generator)
+    return layout, vector, images, torch.randint(layout.labels, (batch,), generator=generator)
+
+
+def print_profiles() -> None:
+    for variational in (True, False):
+        for make in (plain_step, fast_step):
+            step = make(*case(SHAPES["fmnist"], variational, BATCH))
+            milliseconds(step, 10)
+            with profile(activities=[ProfilerActivity.CPU]) as record:
+                milliseconds(step, 100)
+            print(f"\n{make.__name__}, fmnist, variational={variational}, 100 steps")
+            print(record.key_averages().table(sort_by="self_cpu_time_total", row_limit=20, max_name_column_width=40))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--profile", action="store_true", help="print the operations that take the most time")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=30)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.profile:
+        print_profiles()
+        return
+    compare_steps(arguments.repeats)
+    time_prediction(arguments.repeats)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Federated Bayesian deep learning experiments as a Snakemake workflow."""

@@ -1,0 +1,27 @@
+"""GAA, Gaussian arithmetic aggregation: the weighted sum of independent Gaussian variables.
+
+    mean = sum_k beta_k mean_k            variance = sum_k beta_k^2 variance_k
+
+"How to Combine Variational Bayesian Networks in Federated Learning" (arXiv 2206.10897), section 3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bflp.aggregators import AggregationSettings, Array
+from bflp.aggregators._floored_sum import floored_running_sum
+
+
+def aggregate(
+    means: Array,
+    log_variances: Array,
+    weights: Array,
+    settings: AggregationSettings,
+    generator: np.random.Generator,
+) -> tuple[Array, Array]:
+    """means, log_variances [K, P], weights [K] -> mean [P], log variance [P]."""
+    mean = weights @ means
+    if settings.arithmetic == "reference":
+        return mean, floored_running_sum(log_variances, weights**2, settings.bounds)
+    return mean, np.log(weights**2 @ np.exp(np.clip(log_variances, *settings.bounds)))

@@ -1,0 +1,60 @@
+"""What the command-line programs share: how settings and data are found."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from bflp.config import Settings, load
+from bflp.datasets import arrays
+from bflp.errors import ConfigError, DataError
+from bflp.grid import Plan
+
+
+def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
+    """--configfile for people, --settings for the workflow."""
+    parser.add_argument(
+        "--configfile",
+        nargs="+",
+        type=Path,
+        default=[Path("config.yaml")],
+        metavar="FILE",
+        help="config files, later ones over earlier ones (default: config.yaml)",
+    )
+    parser.add_argument("--settings", help=argparse.SUPPRESS)
+
+
+def settings_of(arguments: argparse.Namespace) -> Settings:
+    """The settings that the arguments name. Raises ConfigError."""
+    if arguments.settings is not None:
+        try:
+            return Settings.parse(json.loads(arguments.settings))
+        except ValueError as error:
+            raise ConfigError(f"--settings is no JSON ({error})") from None
+    return load(arguments.configfile)
+
+
+def check_sources(plan: Plan) -> None:
+    """Check the `source:` files that are yet to be prepared, and that there are enough samples for the clients.
+
+    Raises DataError. A file that is older than what was prepared from it was checked when that was done.
+    """
+    for dataset in plan.settings.grid.datasets:
+        source = plan.settings.source(dataset)
+        if source is None:
+            continue
+        prepared = arrays.summary_file(plan.data_file(dataset))
+        if (
+            not prepared.is_file()
+            or not Path(source).is_file()
+            or Path(source).stat().st_mtime > prepared.stat().st_mtime
+        ):
+            size = arrays.check_source(Path(source))
+        else:
+            size = arrays.read_summary(plan.data_file(dataset))["train_size"]
+        for clients in plan.settings.grid.clients:
+            if clients > size:
+                raise DataError(
+                    f"grid.clients: {clients} clients are more than the {size} training samples of {source}"
+                )

@@ -1,0 +1,409 @@
+"""The settings as typed, validated models: names, units, ranges and defaults stand here and nowhere else.
+
+`Settings.parse` turns the mapping of a config file into a `Settings`, or raises `ConfigError` with one line per
+mistake. Unknown keys are refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from bflp import aggregators
+from bflp.datasets import registry
+from bflp.errors import ConfigError
+from bflp.files import canonical_json
+
+Model = Literal["FED", "FEDAVG", "FVBA", "FVBWA"]
+VARIATIONAL_MODELS = ("FVBA", "FVBWA")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+# Braces are Snakemake's wildcards; control characters and quotes only ever come from mistakes.
+_BAD_IN_PATH = re.compile(r"[{}\x00-\x1f\"'`$\\*?]")
+
+
+def _not_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("must be a number, not true or false")
+    return value
+
+
+def _path(value: Any) -> Any:
+    if isinstance(value, str) and (not value.strip() or _BAD_IN_PATH.search(value)):
+        raise ValueError("must be a path without braces, quotes, wildcards, '$', backslashes or control characters")
+    return value
+
+
+PositiveInt = Annotated[int, BeforeValidator(_not_boolean), Field(gt=0, lt=2**31)]
+PositiveFloat = Annotated[float, BeforeValidator(_not_boolean), Field(gt=0, allow_inf_nan=False)]
+NonNegativeFloat = Annotated[float, BeforeValidator(_not_boolean), Field(ge=0, allow_inf_nan=False)]
+AnyFloat = Annotated[float, BeforeValidator(_not_boolean), Field(allow_inf_nan=False)]
+Share = Annotated[float, BeforeValidator(_not_boolean), Field(ge=0, le=1, allow_inf_nan=False)]
+Seed = Annotated[int, BeforeValidator(_not_boolean), Field(ge=0, lt=2**32)]
+PathText = Annotated[str, BeforeValidator(_path)]
+
+
+class Section(BaseModel):
+    """A part of the settings; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class Grid(Section):
+    """What to run: the cells are all combinations, FED and FEDAVG having no aggregator."""
+
+    datasets: list[str] = Field(min_length=1, description="Names of data sets.")
+    partitions: list[str] = Field(min_length=1, description="Names of entries of `partitions`.")
+    clients: list[PositiveInt] = Field(min_length=1, description="Numbers of clients, each an entry of `setups`.")
+    models: list[Model] = Field(
+        min_length=1,
+        description="FED (clients weigh the same) and FEDAVG (by data size) are deterministic, "
+        "FVBA (the same) and FVBWA (by data size) variational.",
+    )
+    aggregators: list[str] = Field(
+        default=[],
+        description="Rules for Gaussian posteriors, used by FVBA and FVBWA: EAA, GAA, AALV, PPA, CF, or your own.",
+    )
+    seeds: list[Seed] = Field(
+        min_length=1,
+        description="Partition, initial model, client draws, shuffling and noise follow from the seed.",
+    )
+
+    @model_validator(mode="after")
+    def _no_duplicates(self) -> Grid:
+        for key in type(self).model_fields:
+            values = getattr(self, key)
+            twice = sorted({str(value) for value in values if values.count(value) > 1})
+            if twice:
+                raise ValueError(f"{key} lists {', '.join(twice)} more than once")
+        if not self.aggregators and any(model in VARIATIONAL_MODELS for model in self.models):
+            raise ValueError("aggregators must name at least one rule, since FVBA or FVBWA is among the models")
+        return self
+
+
+class Augment(Section):
+    """Augmentation of training images, drawn anew for each image in each epoch."""
+
+    crop_padding: int = Field(
+        default=0,
+        ge=0,
+        le=15,
+        description="Reflect-pad by this many pixels, then crop to the old size at random; 0: off.",
+    )
+    flip_probability: Share = Field(default=0.0, description="Probability of a horizontal flip.")
+
+
+class DatasetSettings(Section):
+    """What differs from the built-in data set of this name, or a data set of your own."""
+
+    source: PathText | None = Field(
+        default=None, description="An .npz file with train_images, train_labels, test_images, test_labels."
+    )
+    augment: Augment | None = Field(
+        default=None,
+        description="Training augmentation; cifar10 and cifar100 pad by 4 and flip unless told otherwise.",
+    )
+
+
+class Iid(Section):
+    """A random permutation cut into equal parts."""
+
+    strategy: Literal["iid"]
+
+
+class Dirichlet(Section):
+    """Per label, Dirichlet(alpha) shares over the clients; redrawn until every client has `min_samples`."""
+
+    strategy: Literal["dirichlet"]
+    alpha: PositiveFloat = Field(description="Concentration: small is uneven, large tends to iid.")
+    min_samples: PositiveInt = Field(default=10, description="The fewest samples that a client may hold.")
+
+
+class Labels(Section):
+    """A fixed number of labels per client; each label's samples are shared equally by the clients that hold it."""
+
+    strategy: Literal["labels"]
+    labels_per_client: PositiveInt
+
+
+class Quantity(Section):
+    """Labels as in iid, but client sizes follow Dirichlet(alpha); redrawn until every client has `min_samples`."""
+
+    strategy: Literal["quantity"]
+    alpha: PositiveFloat
+    min_samples: PositiveInt = 10
+
+
+PartitionSettings = Annotated[Iid | Dirichlet | Labels | Quantity, Field(discriminator="strategy")]
+
+
+class Setup(Section):
+    """How a federation of a given number of clients is run."""
+
+    fraction: Share = Field(gt=0, description="Share of the clients drawn each round, rounded to at least one client.")
+    rounds: PositiveInt = Field(description="Communication rounds.")
+
+
+class Training(Section):
+    """Local training: SGD with a fresh optimiser each round, reshuffled each epoch."""
+
+    local_epochs: PositiveInt = Field(default=10, description="Epochs over a client's own data per round.")
+    batch_size: PositiveInt = Field(default=64, description="Samples per step; the last batch may be smaller.")
+    learning_rate: PositiveFloat = Field(default=0.01, description="Step size of SGD.")
+    momentum: Share = Field(default=0.9, lt=1, description="Momentum of SGD.")
+    weight_decay: NonNegativeFloat = Field(default=1e-5, description="L2 penalty on every trainable tensor.")
+
+
+class Prior(Section):
+    """The Gaussian prior of every variational weight."""
+
+    mean: AnyFloat = 0.0
+    standard_deviation: PositiveFloat = 1.0
+
+
+class LogVariance(Section):
+    """The log variances of the variational weights."""
+
+    initial: AnyFloat = Field(
+        default=-9.0, description="Mean of the initial values (their standard deviation is 0.001)."
+    )
+    bounds: tuple[AnyFloat, AnyFloat] = Field(default=(-8.0, 8.0), description="Lowest and highest value in use.")
+    enforce: Literal["clamp", "project"] = Field(
+        default="clamp",
+        description="clamp: values are clamped where they are used, and get no gradient outside the bounds (as in the "
+        "paper's program); project: values are put into the bounds after each step, and always get a gradient.",
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> LogVariance:
+        if not self.bounds[0] < self.bounds[1]:
+            raise ValueError("bounds must be [lowest, highest]")
+        if self.bounds[0] < -30 or self.bounds[1] > 30:
+            raise ValueError("bounds must lie within [-30, 30]: beyond it variances leave what float32 can hold")
+        return self
+
+
+class PosteriorSettings(Section):
+    """The Gaussian posteriors of FVBA and FVBWA."""
+
+    prior: Prior = Prior()
+    log_variance: LogVariance = LogVariance()
+    ppa_population: Annotated[int, BeforeValidator(_not_boolean), Field(ge=2, lt=2**31)] = Field(
+        default=1000, description="Size N of the population that PPA pools."
+    )
+
+
+class Evaluation(Section):
+    """Evaluation of the global model on the whole test set."""
+
+    monte_carlo_samples: PositiveInt = Field(default=10, description="Forward passes averaged for FVBA and FVBWA.")
+    ece_bins: PositiveInt = Field(
+        default=100, description="Equal-width confidence bins of the expected calibration error."
+    )
+    every: PositiveInt = Field(default=1, description="Evaluate after every so many rounds; always after the last.")
+
+
+class Checkpoint(Section):
+    """When a running cell saves what it needs to go on after it was killed: once both have passed since the last."""
+
+    rounds: PositiveInt = Field(default=1, description="Rounds.")
+    seconds: NonNegativeFloat = Field(default=2.0, description="Seconds; spares cells whose rounds are very short.")
+
+
+class Settings(Section):
+    """All settings of a grid of experiments."""
+
+    grid: Grid
+    datasets: dict[str, DatasetSettings] = Field(
+        default={}, description="What differs from the built-in data sets; your own."
+    )
+    partitions: dict[str, PartitionSettings] = Field(description="Ways to split a data set over clients, by name.")
+    setups: dict[PositiveInt, Setup] = Field(description="By number of clients.")
+    training: Training = Training()
+    posterior: PosteriorSettings = PosteriorSettings()
+    evaluation: Evaluation = Evaluation()
+    checkpoint: Checkpoint = Checkpoint()
+    aggregation: Literal["exact", "reference"] = Field(
+        default="exact",
+        description="exact: the paper's equations; reference: the arithmetic of the paper's program (floored running "
+        "sums, truncated PPA population, unbiased PPA variance).",
+    )
+    aggregator_files: dict[str, PathText] = Field(
+        default={}, description="Your own rules that lie outside the package: name to Python file."
+    )
+    processes: PositiveInt = Field(default=10, description="Worker processes of a cell; never changes a result.")
+    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: a GPU if there is one.")
+    results_dir: PathText = "results"
+    data_dir: PathText = "data"
+
+    @model_validator(mode="after")
+    def _names_are_known(self) -> Settings:
+        for section in ("datasets", "partitions"):
+            for name in [*getattr(self, section), *getattr(self.grid, section)]:
+                if not _NAME.fullmatch(name) or ".." in name:
+                    raise ValueError(
+                        f"{section}: the name {name!r} may hold only letters, digits and . _ + - "
+                        "and must begin with a letter or digit"
+                    )
+        own = [name for name, dataset in self.datasets.items() if dataset.source]
+        _require(
+            "grid.datasets",
+            self.grid.datasets,
+            [*registry.BUILT_IN, *own],
+            "or give it a `source:` in `datasets`",
+        )
+        for name in self.datasets:
+            if name not in registry.BUILT_IN and name not in own:
+                raise ValueError(
+                    f"datasets.{name}: is no built-in data set and has no `source:`{_nearest(name, registry.BUILT_IN)}"
+                )
+        _require("grid.partitions", self.grid.partitions, self.partitions, "or add it to `partitions`")
+        _require("grid.clients", self.grid.clients, self.setups, "or add it to `setups`")
+        for name, file in self.aggregator_files.items():
+            if not aggregators.is_rule_name(name):
+                raise ValueError(f"aggregator_files: the name {name!r} must be letters, digits and _ only, not 'none'")
+            if name.lower() in (rule.lower() for rule in aggregators.built_in()):
+                raise ValueError(f"aggregator_files.{name}: there is a rule of this name in bflp/aggregators already")
+            if not Path(file).is_file():
+                raise ValueError(f"aggregator_files.{name}: there is no file {file}")
+        rules = [*aggregators.built_in(), *self.aggregator_files]
+        _require("grid.aggregators", self.grid.aggregators, rules, "or write bflp/aggregators/<name>.py")
+        for name in self.grid.datasets:
+            self._clients_fit(name)
+        return self
+
+    def _clients_fit(self, dataset: str) -> None:
+        built_in = registry.BUILT_IN.get(dataset)
+        if built_in is None or self.source(dataset):
+            return
+        for clients in self.grid.clients:
+            if clients > built_in.train_size:
+                raise ValueError(
+                    f"grid.clients: {clients} clients are more than the "
+                    f"{built_in.train_size} training samples of {dataset}"
+                )
+
+    @classmethod
+    def parse(cls, mapping: Any) -> Settings:
+        """The settings of a config file's mapping. Raises ConfigError, one line per mistake."""
+        if not isinstance(mapping, Mapping):
+            raise ConfigError("the config must be a mapping of settings, such as `grid: ...`")
+        try:
+            return cls.model_validate(mapping)
+        except pydantic.ValidationError as error:
+            raise ConfigError("; ".join(dict.fromkeys(_explain(detail) for detail in error.errors()))) from None
+
+    def source(self, dataset: str) -> str | None:
+        """The `source:` file of a data set; None: through torchvision."""
+        own = self.datasets.get(dataset)
+        return own.source if own else None
+
+    def augment(self, dataset: str) -> Augment | None:
+        """The training augmentation of a data set; None: none."""
+        own = self.datasets.get(dataset)
+        if own is not None and "augment" in own.model_fields_set:
+            return own.augment
+        built_in = registry.BUILT_IN.get(dataset)
+        return Augment(**built_in.augment) if built_in and built_in.augment else None
+
+    def canonical(self) -> str:
+        """All settings as one string: what programs of the workflow are given."""
+        return canonical_json(self.model_dump(mode="json"))
+
+
+def load(files: Iterable[Path]) -> Settings:
+    """Read config files, later ones over earlier ones as `snakemake --configfile a b` does.
+
+    Mappings merge, lists replace.
+
+    Raises ConfigError for a file that is missing, is no YAML, or holds wrong settings.
+    """
+    merged: dict[Any, Any] = {}
+    for file in files:
+        try:
+            mapping = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ConfigError(f"there is no config file {file}") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from None
+        if not isinstance(mapping, dict):
+            raise ConfigError(f"{file} must hold a mapping of settings, such as `grid: ...`")
+        _overlay(merged, mapping)
+    return Settings.parse(merged)
+
+
+def _overlay(base: dict[Any, Any], top: dict[Any, Any]) -> None:
+    for key, value in top.items():
+        if isinstance(value, dict) and isinstance(base.get(key), dict):
+            _overlay(base[key], value)
+        else:
+            base[key] = value
+
+
+def _require(where: str, names: Iterable[Any], known: Iterable[Any], otherwise: str) -> None:
+    known = list(known)
+    for name in names:
+        if name not in known:
+            listed = ", ".join(map(str, known))
+            raise ValueError(f"{where}: unknown {name!r}{_nearest(name, known)} (known: {listed}; {otherwise})")
+
+
+def _nearest(name: Any, known: Iterable[Any]) -> str:
+    by_lower = {str(candidate).lower(): candidate for candidate in known}
+    near = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.5)
+    return f" - did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+def _explain(detail: Any) -> str:
+    """One line for one of pydantic's errors."""
+    # A discriminated union adds the tag to the location; leave it out.
+    place = [str(part) for part in detail["loc"] if part not in ("iid", "dirichlet", "labels", "quantity")]
+    if len(detail["loc"]) > 1 and detail["loc"][0] == "partitions":
+        place = [str(detail["loc"][0]), str(detail["loc"][1]), *map(str, detail["loc"][3:])]
+    if place and place[-1] == "[key]":
+        place = place[:-1]
+    where = ".".join(place)
+    prefix = f"{where}: " if where else ""
+    kind, context = detail["type"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        siblings = _keys_beside(detail["loc"])
+        return f"{where}: unknown key{_nearest(detail['loc'][-1], siblings)}"
+    if kind == "missing":
+        return f"{where}: is missing"
+    if kind == "literal_error":
+        known = re.findall(r"'([^']*)'", context["expected"])
+        return f"{where}: unknown {detail['input']!r}{_nearest(detail['input'], known)} (known: {', '.join(known)})"
+    if kind in ("union_tag_invalid", "union_tag_not_found"):
+        tags = re.findall(r"'([^']*)'", context.get("expected_tags", "'iid', 'dirichlet', 'labels', 'quantity'"))
+        tag = context.get("tag")
+        if tag is None:
+            return f"{where}.strategy: is missing (known: {', '.join(tags)})"
+        return f"{where}.strategy: unknown {tag!r}{_nearest(tag, tags)} (known: {', '.join(tags)})"
+    if kind == "too_short" and context.get("actual_length") == 0:
+        return f"{where}: must not be an empty list"
+    if kind == "value_error":
+        return f"{prefix}{context['error']}"
+    message = detail["msg"].replace("Input should be", "must be")
+    return f"{prefix}{message[0].lower()}{message[1:]} (is {detail['input']!r})"
+
+
+def _keys_beside(location: tuple[Any, ...]) -> list[str]:
+    """The keys that are known where an unknown one stands."""
+    annotation: Any = Settings
+    for part in location[:-1]:
+        fields = getattr(annotation, "model_fields", None)
+        if fields is not None and part in fields:
+            annotation = fields[part].annotation
+        elif part in (strategies := {"iid": Iid, "dirichlet": Dirichlet, "labels": Labels, "quantity": Quantity}):
+            annotation = strategies[part]
+        for option in getattr(annotation, "__args__", ()):
+            if isinstance(option, type) and issubclass(option, BaseModel):
+                annotation = option
+    return list(getattr(annotation, "model_fields", {}))

@@ -1,0 +1,92 @@
+"""From raw files, or a person's own .npz, to the prepared file of a data set."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bflp.datasets import arrays
+from bflp.datasets.built_in import BuiltIn
+from bflp.errors import DataError
+from bflp.files import write_text
+
+
+def prepare_source(source: Path, output: Path) -> None:
+    """Write the prepared file `output` from a person's own .npz, and beside it that file's hash. Raises DataError."""
+    stamp = {**_stat(source), "sha256": _file_hash(source)}
+    arrays.save(arrays.load_source(source), output)
+    write_text(_stamp_file(output), json.dumps(stamp) + "\n")
+
+
+def prepare_built_in(name: str, built_in: BuiltIn, raw_folder: Path, output: Path) -> None:
+    """Write the prepared file `output` through torchvision. Raises DataError.
+
+    Raw files that are in `raw_folder` already are used without the network.
+    """
+    arrays.save(_through_torchvision(built_in, name, raw_folder), output)
+
+
+def source_hash(source: Path, output: Path) -> str:
+    """sha256 of a source file; taken from beside the prepared file while size and time of the source are the same."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        stamp = json.loads(_stamp_file(output).read_text(encoding="utf-8"))
+        if {key: stamp[key] for key in ("size", "mtime_ns")} == _stat(source):
+            return str(stamp["sha256"])
+    return _file_hash(source)
+
+
+def _stamp_file(output: Path) -> Path:
+    return output.with_suffix(".source.json")
+
+
+def _stat(source: Path) -> dict[str, int]:
+    stat = source.stat()
+    return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+
+
+def _file_hash(source: Path) -> str:
+    with source.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def raw_files(built_in: BuiltIn, raw_folder: Path) -> list[Path]:
+    """Where torchvision looks for a data set's raw files."""
+    return [raw_folder / built_in.folder / name for name in built_in.files]
+
+
+def _through_torchvision(built_in: BuiltIn, name: str, raw_folder: Path) -> arrays.Dataset:
+    from torchvision import datasets
+
+    make = getattr(datasets, built_in.torchvision_class)
+    raw_folder.mkdir(parents=True, exist_ok=True)
+    loaded: dict[str, NDArray[Any]] = {}
+    for split in ("train", "test"):
+        choice = {"train": split == "train"} if built_in.split == "train" else {"split": split}
+        try:
+            data = make(root=str(raw_folder), download=True, **choice)
+        except Exception as error:  # torchvision raises what urllib, tarfile, hashlib and scipy raise
+            raise DataError(_how_to_get(built_in, name, raw_folder, error)) from None
+        loaded[f"{split}_images"] = _channels_first(np.asarray(data.data))
+        loaded[f"{split}_labels"] = np.asarray(data.labels if built_in.split == "split" else data.targets)
+    return arrays.as_dataset(loaded)
+
+
+def _channels_first(images: NDArray[Any]) -> NDArray[Any]:
+    # CIFAR comes as [N, H, W, C]; SVHN and the gray sets come as they are wanted.
+    return images.transpose(0, 3, 1, 2) if images.ndim == 4 and images.shape[-1] == 3 else images
+
+
+def _how_to_get(built_in: BuiltIn, name: str, raw_folder: Path, error: Exception) -> str:
+    files = ", ".join(str(path) for path in raw_files(built_in, raw_folder))
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return (
+        f"{name} ({built_in.title}) could not be downloaded or read ({reason}). Without network, put the original "
+        f"file(s) here, unchanged: {files} - or name an .npz of your own in the config: "
+        f"datasets: {{{name}: {{source: path/to/{name}.npz}}}} (its form is described in docs/data.md)"
+    )

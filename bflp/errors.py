@@ -1,0 +1,31 @@
+"""The errors that a person meets: each is one line that says what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+
+class UserError(Exception):
+    """Something that the person can mend. Its text is shown alone, without a traceback."""
+
+
+class ConfigError(UserError):
+    """A setting is wrong."""
+
+
+class DataError(UserError):
+    """A data, partition or result file is missing or wrong."""
+
+
+def run_program(main: Callable[[], None]) -> None:
+    """Run a command-line program's `main`; print a UserError (or a failing file operation) as one line."""
+    try:
+        main()
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    except OSError as error:
+        if error.errno is None:
+            raise
+        name = f": {error.filename}" if error.filename else ""
+        sys.exit(f"error: {error.strerror}{name}")

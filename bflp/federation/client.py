@@ -1,0 +1,87 @@
+"""A client's part of a round: local training from the server's model on the client's own data.
+
+Section 2 of "How to Combine Variational Bayesian Networks in Federated Learning" (arXiv 2206.10897).
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bflp.models.network import Network
+from bflp.rng import torch_generator
+
+
+class DivergedError(Exception):
+    """A client's loss or parameters are no finite numbers any more."""
+
+
+def client_update(
+    network: Network,
+    vector: Tensor,
+    images: Tensor,
+    labels: Tensor,
+    settings: Mapping[str, Any],
+    address: tuple[int, int, int],
+) -> tuple[Tensor, float]:
+    """Train for the local epochs; return the client's parameters [D] and its mean loss.
+
+    vector [D]: the server's model; images [n, C, H, W] in [0, 1] and labels [n], on the network's device; settings:
+    a cell's settings; address: (seed, round, client), from which all randomness follows.
+
+    Loss: mean cross entropy of the batch + KL(posterior || prior) / n. Optimiser: SGD with momentum and weight
+    decay, fresh each round. Raises DivergedError when loss or parameters are not finite.
+    """
+    training, samples = settings["training"], len(labels)
+    device = str(vector.device)
+    order_generator = torch_generator(address[0], "shuffling", *address[1:])
+    noise_generator = torch_generator(address[0], "training noise", *address[1:], device=device)
+    prepare_batch = _augmentation(settings, address)
+    parameters, gradient, momentum = vector.clone(), torch.empty_like(vector), torch.zeros_like(vector)
+    log_variances = parameters[network.layout.log_variances]
+    posterior = settings.get("posterior", {}).get("log_variance", {})
+    total_loss, steps = torch.zeros((), device=device), 0
+    for _ in range(training["local_epochs"]):
+        order = torch.randperm(samples, generator=order_generator).to(device)
+        # One draw per epoch: row i is for the i-th sample of the shuffled order.
+        noise = _normal(samples, network.layout.units, noise_generator, device)
+        for batch in range(0, samples, training["batch_size"]):
+            chosen = order[batch : batch + training["batch_size"]]
+            loss = network.gradient(
+                parameters,
+                prepare_batch(images[chosen]),
+                labels[chosen],
+                noise[batch : batch + len(chosen)] if noise is not None else None,
+                1.0 / samples,
+                gradient,
+            )
+            gradient.add_(parameters, alpha=training["weight_decay"])
+            momentum.mul_(training["momentum"]).add_(gradient)
+            parameters.add_(momentum, alpha=-training["learning_rate"])
+            if posterior.get("enforce") == "project":
+                log_variances.clamp_(*posterior["bounds"])
+            total_loss += loss
+            steps += 1
+    mean_loss = float(total_loss) / steps
+    if not math.isfinite(mean_loss) or not bool(torch.isfinite(parameters).all()):
+        raise DivergedError(f"the loss is {mean_loss} or a parameter is not finite")
+    return parameters, mean_loss
+
+
+def _normal(samples: int, units: int, generator: torch.Generator, device: str) -> Tensor | None:
+    return torch.randn((samples, units), generator=generator, device=device) if units else None
+
+
+def _augmentation(settings: Mapping[str, Any], address: tuple[int, int, int]) -> Any:
+    """The function from a batch of images to what is trained on."""
+    if not settings["augment"]:
+        return lambda images: images
+    # Not by an import statement: a change of that module then concerns only the cells that augment.
+    augment = importlib.import_module("bflp.datasets.augment").augment
+    generator = torch_generator(address[0], "augmentation", *address[1:])
+    return lambda images: augment(images, **settings["augment"], generator=generator)

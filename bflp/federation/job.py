@@ -1,0 +1,56 @@
+"""What a training program and its workers are told. Imports no torch, so that it can be read before torch is."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bflp.errors import UserError
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell to train.
+
+    cell: its six coordinates; settings: what determines its result; fingerprint: of the code; aggregator_file: a rule
+    outside the package, or None; data_file, partition_file: its inputs; device: "cpu" or "cuda" (with an index).
+    """
+
+    cell: dict[str, Any]
+    settings: dict[str, Any]
+    fingerprint: str
+    aggregator_file: str | None
+    data_file: Path
+    partition_file: Path
+    device: str = "cpu"
+
+    @classmethod
+    def parse(cls, text: str, data_file: Path, partition_file: Path, device: str) -> Job:
+        """From the canonical string that the plan of the grid makes. Raises UserError."""
+        try:
+            job = json.loads(text)
+            return cls(
+                job["cell"],
+                job["settings"],
+                job["fingerprint"],
+                job.get("aggregator_file"),
+                data_file,
+                partition_file,
+                device,
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"the job is no string that the workflow makes ({error})") from None
+
+    @property
+    def variational(self) -> bool:
+        return "posterior" in self.settings
+
+    @property
+    def seed(self) -> int:
+        seed: int = self.cell["seed"]
+        return seed
+
+    def __str__(self) -> str:
+        return "{dataset}/{partition}/{clients}/{model}/{aggregator}/seed{seed}".format(**self.cell)

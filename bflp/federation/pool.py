@@ -1,0 +1,215 @@
+"""Who executes the tasks of a round: this process, or a pool of worker processes. The choice never changes a result.
+
+Workers start once per job, forked from a server process that has imported torch already. A model is sent to each
+worker once per round as one flat vector; data are memory-mapped, so all processes share one copy. Tasks are handed
+out one at a time, largest first, so that no worker idles for long; results are put back in order.
+
+This module imports torch only inside functions: the server process can then start while this one imports torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from multiprocessing import connection
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bflp.errors import UserError
+from bflp.federation.job import Job
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from bflp.federation.worker import Worker
+
+# (method of Worker, round, client or chunk, cost): cost only orders the tasks.
+Task = tuple[str, int, int, float]
+
+
+class WorkerFailedError(UserError):
+    """A worker process died or raised."""
+
+
+class ClientDivergedError(UserError):
+    """A client's loss or parameters became non-finite."""
+
+    def __init__(self, round_: int, client: int, reason: str) -> None:
+        super().__init__(reason)
+        self.round, self.client, self.reason = round_, client, reason
+
+
+class Executor(Protocol):
+    """Runs tasks on a model vector; gives results in the order of the tasks."""
+
+    def run(self, vector: Tensor, tasks: Sequence[Task]) -> list[Any]: ...
+
+
+class SerialExecutor:
+    """Runs the tasks here, one after the other."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+
+    def run(self, vector: Tensor, tasks: Sequence[Task]) -> list[Any]:
+        return [_run_task(self.worker, vector, task) for task in tasks]
+
+
+class PoolExecutor:
+    """Runs the tasks in worker processes. Use `pool` to make one."""
+
+    def __init__(self, processes: Sequence[Any], pipes: Sequence[connection.Connection]) -> None:
+        self.processes, self.pipes = processes, pipes
+
+    def run(self, vector: Tensor, tasks: Sequence[Task]) -> list[Any]:
+        for worker in range(len(self.pipes)):
+            self._send(worker, vector.numpy(), None)
+        waiting = sorted(range(len(tasks)), key=lambda index: -tasks[index][3])[::-1]
+        results: list[Any] = [None] * len(tasks)
+        running: dict[int, int] = {}
+        for worker in range(len(self.pipes)):
+            self._next(worker, tasks, waiting, running)
+        while running:
+            sentinels = {self.processes[worker].sentinel: worker for worker in running}
+            readers = {self.pipes[worker]: worker for worker in running}
+            ready = connection.wait([*readers, *sentinels])
+            for worker in [readers[pipe] for pipe in ready if pipe in readers]:
+                index = running.pop(worker)
+                results[index] = self.receive(worker, tasks[index])
+                self._next(worker, tasks, waiting, running)
+            for worker in [sentinels[sentinel] for sentinel in ready if sentinel in sentinels]:
+                if worker in running and not self.pipes[worker].poll():
+                    raise self._death(worker, tasks[running[worker]])
+        return results
+
+    def _next(self, worker: int, tasks: Sequence[Task], waiting: list[int], running: dict[int, int]) -> None:
+        if waiting:
+            running[worker] = waiting.pop()
+            task = tasks[running[worker]]
+            self._send(worker, task, task)
+
+    def _send(self, worker: int, message: Any, task: Task | None) -> None:
+        try:
+            self.pipes[worker].send(message)
+        except OSError:
+            raise self._death(worker, task) from None
+
+    def receive(self, worker: int, task: Task | None) -> Any:
+        """A worker's next answer. Raises WorkerFailedError, or ClientDivergedError."""
+        try:
+            kind, content = self.pipes[worker].recv()
+        except (EOFError, OSError):
+            raise self._death(worker, task) from None
+        if kind == "diverged":
+            raise ClientDivergedError(*content)
+        if kind == "raised":
+            raise WorkerFailedError(f"a worker process raised in {_describe(task)}:\n{content}")
+        return content
+
+    def _death(self, worker: int, task: Task | None) -> WorkerFailedError:
+        process = self.processes[worker]
+        process.join(5)
+        code = process.exitcode
+        if code is not None and code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+            if code == -signal.SIGKILL:
+                how += ", perhaps for lack of memory: use fewer processes or give the job more memory"
+        else:
+            how = f"ended with exit code {code}"
+        return WorkerFailedError(f"the worker process {process.pid} {how}; it was working on {_describe(task)}")
+
+
+def start_server() -> None:
+    """Start the server process that workers are forked from; it imports torch while this process goes on."""
+    from multiprocessing import forkserver
+
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["bflp.federation.worker"])
+    forkserver.ensure_running()
+
+
+@contextlib.contextmanager
+def pool(job: Job, processes: int) -> Iterator[PoolExecutor]:
+    """A pool of worker processes; they end with the context, or when this process dies."""
+    context = multiprocessing.get_context("forkserver")
+    start_server()
+    workers, pipes = [], []
+    try:
+        for _ in range(processes):
+            ours, theirs = context.Pipe()
+            worker = context.Process(target=_serve, args=(theirs, job), daemon=True)
+            worker.start()
+            theirs.close()
+            workers.append(worker)
+            pipes.append(ours)
+        executor = PoolExecutor(workers, pipes)
+        for index in range(processes):
+            executor.receive(index, None)
+        yield executor
+    finally:
+        for pipe in pipes:
+            pipe.close()
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.join()
+
+
+def _serve(pipe: connection.Connection, job: Job) -> None:
+    """The main function of a worker process: a model, then tasks on it, until the pipe closes."""
+    # Ctrl-C and a cluster's notice reach the whole process group; the parent alone decides what to do.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    import torch
+
+    from bflp.federation.worker import Worker
+
+    vector = torch.empty(0)
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        worker = Worker(job)
+        pipe.send(("done", "ready"))
+        while True:
+            message = pipe.recv()
+            if not isinstance(message, tuple):
+                vector = torch.from_numpy(message)
+                continue
+            try:
+                answer: tuple[str, Any] = ("done", _run_task(worker, vector, message))
+            except ClientDivergedError as error:
+                answer = ("diverged", (error.round, error.client, error.reason))
+            except Exception:
+                answer = ("raised", traceback.format_exc())
+            pipe.send(answer)
+
+
+def _run_task(worker: Worker, vector: Tensor, task: Task) -> Any:
+    from bflp.federation.client import DivergedError
+
+    method, round_, item, _ = task
+    if method == "evaluate":
+        return worker.evaluate(vector, round_, item)
+    try:
+        start = time.perf_counter()
+        trained, loss = worker.train(vector, round_, item)
+        return trained.numpy(), loss, time.perf_counter() - start
+    except DivergedError as error:
+        raise ClientDivergedError(round_, item, str(error)) from None
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _describe(task: Task | None) -> str:
+    if task is None:
+        return "its start"
+    method, round_, item, _ = task
+    return f"round {round_}, client {item}" if method == "train" else f"the evaluation of round {round_}"

@@ -1,0 +1,81 @@
+"""The server's part of a round: which clients train, and how their models become one.
+
+Sections 2 and 3 of "How to Combine Variational Bayesian Networks in Federated Learning" (arXiv 2206.10897).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bflp import aggregators
+from bflp.federation.job import Job
+from bflp.models.layout import Layout
+from bflp.rng import numpy_generator
+
+
+def select_clients(seed: int, round_: int, clients: int, fraction: float) -> list[int]:
+    """The clients of a round, drawn without replacement, in ascending order; at least one."""
+    count = max(1, round(fraction * clients))
+    generator = numpy_generator(seed, "client selection", round_)
+    return sorted(generator.choice(clients, size=count, replace=False).tolist())
+
+
+def aggregation_weights(sizes: NDArray[np.int64], by_data: bool) -> NDArray[np.float64]:
+    """beta [K], summing to 1 over the selected clients: by local data size, or equal (1 / K)."""
+    amounts = sizes.astype(np.float64) if by_data else np.ones(len(sizes))
+    weights: NDArray[np.float64] = amounts / amounts.sum()
+    return weights
+
+
+class Aggregator:
+    """Combines the clients' flat vectors: deterministic tensors always average, posteriors follow the cell's rule."""
+
+    def __init__(self, job: Job, layout: Layout) -> None:
+        self.layout = layout
+        self.seed = job.seed
+        self.by_data = job.cell["model"] in ("FEDAVG", "FVBWA")
+        self.rule: aggregators.Rule | None = None
+        self.projection: tuple[float, float] | None = None
+        if job.variational:
+            posterior: Mapping[str, Any] = job.settings["posterior"]
+            bounds = tuple(posterior["log_variance"]["bounds"])
+            file = Path(job.aggregator_file) if job.aggregator_file else None
+            self.rule = aggregators.load(job.cell["aggregator"], file)
+            self.settings = aggregators.AggregationSettings(
+                bounds=bounds,
+                arithmetic=job.settings.get("aggregation", "exact"),
+                population=posterior.get("ppa_population", 1000),
+            )
+            if posterior["log_variance"]["enforce"] == "project":
+                self.projection = bounds
+
+    def combine(self, vectors: NDArray[np.float32], sizes: NDArray[np.int64], round_: int) -> Tensor:
+        """vectors [K, D] and data sizes [K] of the round's clients, in ascending order of client -> model [D].
+
+        Everything is computed in float64 and rounded once. Raises ValueError when a rule returns something that is
+        not finite or has another shape.
+        """
+        weights = aggregation_weights(sizes, self.by_data)
+        model = np.empty(self.layout.size, dtype=np.float32)
+        model[self.layout.deterministic] = weights @ vectors[:, self.layout.deterministic].astype(np.float64)
+        if self.rule is not None:
+            means = vectors[:, self.layout.means].astype(np.float64)
+            log_variances = vectors[:, self.layout.log_variances].astype(np.float64)
+            generator = numpy_generator(self.seed, "aggregation", round_)
+            mean, log_variance = self.rule(means, log_variances, weights, self.settings, generator)
+            if np.shape(mean) != means.shape[1:] or np.shape(log_variance) != means.shape[1:]:
+                raise ValueError(f"the aggregator must return two arrays of shape {means.shape[1:]}")
+            model[self.layout.means] = mean
+            model[self.layout.log_variances] = (
+                np.clip(log_variance, *self.projection) if self.projection else log_variance
+            )
+        if not np.isfinite(model).all():
+            raise ValueError("the aggregated model has entries that are not finite")
+        return torch.from_numpy(model)

@@ -1,0 +1,75 @@
+"""What executes clients and evaluations: in this process, or, one in each, in the processes of a pool.
+
+A worker keeps nothing from one task to the next but buffers, so that it does not matter which worker does what.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bflp.datasets import arrays
+from bflp.federation.client import client_update
+from bflp.federation.job import Job
+from bflp.models.layout import Layout
+from bflp.models.network import Network, Posterior
+from bflp.partition import files as partition_files
+from bflp.rng import torch_generator
+
+# Test images per evaluation task. Part of every result: the noise is drawn per chunk.
+EVALUATION_CHUNK = 500
+
+Floats = NDArray[np.float32]
+
+
+class Worker:
+    """Trains clients and evaluates models for one job."""
+
+    def __init__(self, job: Job) -> None:
+        # One thread each: the parallelism is over clients, and results must not depend on thread counts.
+        torch.set_num_threads(1)
+        torch.use_deterministic_algorithms(True)
+        torch.backends.cudnn.benchmark = False
+        self.job = job
+        self.data = arrays.open_prepared(job.data_file)
+        self.train_labels = np.array(self.data.train_labels)
+        self.partition = partition_files.load(job.partition_file)
+        self.layout = Layout(self.data.image_shape, self.data.labels, job.variational)
+        self.network = Network(self.layout, posterior_of(job), job.device)
+
+    def train(self, vector: Tensor, round_: int, client: int) -> tuple[Tensor, float]:
+        """The parameters [D] (on the CPU) and mean loss of a client that starts from `vector` [D]."""
+        indices = self.partition.client(client)
+        images = self._pixels(self.data.train_images[indices])
+        labels = torch.from_numpy(self.train_labels[indices]).to(self.job.device)
+        address = (self.job.seed, round_, client)
+        start = vector.to(self.job.device)
+        trained, loss = client_update(self.network, start, images, labels, self.job.settings, address)
+        return trained.cpu(), loss
+
+    def evaluate(self, vector: Tensor, round_: int, chunk: int) -> tuple[Floats, Floats]:
+        """Probabilities [n, L] and mean entropies [n] for one chunk of the test images."""
+        images = self._pixels(self.data.test_images[chunk * EVALUATION_CHUNK : (chunk + 1) * EVALUATION_CHUNK])
+        generator = torch_generator(self.job.seed, "evaluation noise", round_, chunk, device=self.job.device)
+        samples = self.job.settings["evaluation"].get("monte_carlo_samples", 1)
+        probabilities, entropies = self.network.predict(vector.to(self.job.device), images, samples, generator)
+        return probabilities.cpu().numpy(), entropies.cpu().numpy()
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks of the test set."""
+        return -(-len(self.data.test_labels) // EVALUATION_CHUNK)
+
+    def _pixels(self, images: NDArray[np.uint8]) -> Tensor:
+        """uint8 [n, C, H, W] -> float32 in [0, 1] on the device."""
+        return torch.from_numpy(np.array(images)).to(self.job.device).float().div_(255)
+
+
+def posterior_of(job: Job) -> Posterior:
+    """The network's prior and bounds as the cell's settings say."""
+    if not job.variational:
+        return Posterior()
+    prior, log_variance = job.settings["posterior"]["prior"], job.settings["posterior"]["log_variance"]
+    return Posterior(prior["mean"], prior["standard_deviation"], tuple(log_variance["bounds"]), log_variance["enforce"])

@@ -1,0 +1,172 @@
+"""The cells of a grid, their files, and what each of them depends on. Imports no torch: the Snakefile lives on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from bflp import aggregators
+from bflp.config import VARIATIONAL_MODELS, Settings
+from bflp.datasets.prepare import source_hash
+from bflp.datasets.registry import BUILT_IN
+from bflp.errors import ConfigError
+from bflp.files import canonical_json
+from bflp.fingerprint import cell_modules, fingerprint, partition_modules
+
+NO_AGGREGATOR = "none"
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One experiment: the six coordinates of the grid."""
+
+    dataset: str
+    partition: str
+    clients: int
+    model: str
+    aggregator: str
+    seed: int
+
+    @property
+    def variational(self) -> bool:
+        return self.model in VARIATIONAL_MODELS
+
+    @property
+    def weighted_by_data(self) -> bool:
+        """Whether clients weigh by their data size (FEDAVG, FVBWA) and not equally (FED, FVBA)."""
+        return self.model in ("FEDAVG", "FVBWA")
+
+    def path(self, folder: str | Path, suffix: str) -> Path:
+        """The cell's file below `folder`, with the fixed names."""
+        parts = (self.dataset, self.partition, str(self.clients), self.model, self.aggregator)
+        return Path(folder, *parts, f"seed{self.seed}{suffix}")
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return str(self.path("", ""))
+
+    @classmethod
+    def parse(cls, text: str) -> Cell:
+        """From "dataset/partition/clients/model/aggregator/seedN". Raises ConfigError."""
+        parts = text.strip("/").split("/")
+        if len(parts) != 6 or not parts[2].isdigit() or not parts[5].removeprefix("seed").isdigit():
+            raise ConfigError(f"the cell {text!r} must be dataset/partition/clients/model/aggregator/seedN")
+        return cls(parts[0], parts[1], int(parts[2]), parts[3], parts[4], int(parts[5].removeprefix("seed")))
+
+
+class Plan:
+    """The cells that the settings name, in the order of the tables, and each cell's job."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @property
+    def results(self) -> Path:
+        return Path(self.settings.results_dir)
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        return list(self._cells())
+
+    def rows(self) -> list[tuple[str, str]]:
+        """(model, aggregator): the rows of the tables."""
+        grid = self.settings.grid
+        return [
+            (model, rule)
+            for model in grid.models
+            for rule in (grid.aggregators if model in VARIATIONAL_MODELS else [NO_AGGREGATOR])
+        ]
+
+    def _cells(self) -> Iterator[Cell]:
+        grid = self.settings.grid
+        for dataset in grid.datasets:
+            for partition in grid.partitions:
+                for clients in grid.clients:
+                    for model, rule in self.rows():
+                        for seed in grid.seeds:
+                            yield Cell(dataset, partition, clients, model, rule, seed)
+
+    def result_file(self, cell: Cell) -> Path:
+        return cell.path(self.results / "cells", ".json")
+
+    def model_file(self, cell: Cell) -> Path:
+        return cell.path(self.results / "cells", ".safetensors")
+
+    def data_file(self, dataset: str) -> Path:
+        return Path(self.settings.data_dir, f"{dataset}.npz")
+
+    def partition_file(self, cell: Cell) -> Path:
+        return Path(
+            self.results,
+            "partitions",
+            cell.dataset,
+            cell.partition,
+            str(cell.clients),
+            f"seed{cell.seed}.npz",
+        )
+
+    def checkpoint_folder(self, cell: Cell) -> Path:
+        return cell.path(self.results / "checkpoints", "")
+
+    def cell_settings(self, cell: Cell) -> dict[str, Any]:
+        """What determines the cell's result, and nothing else: a setting that it does not read is left out."""
+        settings = self.settings
+        augment = settings.augment(cell.dataset)
+        result: dict[str, Any] = {
+            "augment": augment.model_dump() if augment else None,
+            "partition": settings.partitions[cell.partition].model_dump(mode="json"),
+            "setup": settings.setups[cell.clients].model_dump(),
+            "training": settings.training.model_dump(),
+            "evaluation": settings.evaluation.model_dump(exclude={"monte_carlo_samples"}),
+        }
+        if cell.variational:
+            result["evaluation"]["monte_carlo_samples"] = settings.evaluation.monte_carlo_samples
+            posterior = settings.posterior.model_dump(mode="json", exclude={"ppa_population"})
+            reads = aggregators.reads(cell.aggregator)
+            if "population" in reads:
+                posterior["ppa_population"] = settings.posterior.ppa_population
+            if "arithmetic" in reads:
+                result["aggregation"] = settings.aggregation
+            result["posterior"] = posterior
+        return result
+
+    def job(self, cell: Cell) -> str:
+        """All that the cell's training program needs to know and depends on, as one canonical string."""
+        job: dict[str, Any] = {"cell": cell.as_dict(), "settings": self.cell_settings(cell)}
+        if cell.variational and cell.aggregator in self.settings.aggregator_files:
+            job["aggregator_file"] = self.settings.aggregator_files[cell.aggregator]
+        job["fingerprint"] = fingerprint(cell_modules(job), job.get("aggregator_file"))
+        return canonical_json(job)
+
+    def summary_job(self, module: str) -> str:
+        """What merging and tables depend on besides the cells: the grid's order, and the code from `module` on."""
+        settings = self.settings.model_dump(mode="json", include={"grid", "setups"})
+        return canonical_json({**settings, "fingerprint": fingerprint((module,))})
+
+    def prepare_job(self, dataset: str) -> str:
+        """All that a data set's prepared file depends on, as one canonical string."""
+        source = self.settings.source(dataset)
+        if source is not None:
+            # Not the path: the same content under another name is the same data.
+            origin: Any = source_hash(Path(source), self.data_file(dataset))
+        else:
+            origin = [BUILT_IN[dataset].torchvision_class, BUILT_IN[dataset].split]
+        return canonical_json({"origin": origin, "fingerprint": fingerprint(("bflp.datasets.prepare",))})
+
+    def partition_job(self, dataset: str, partition: str, clients: int, seed: int) -> str:
+        """All that a partition depends on besides the labels, as one canonical string."""
+        settings = self.settings.partitions[partition]
+        job = {
+            "dataset": dataset,
+            "name": partition,
+            "clients": clients,
+            "seed": seed,
+            "settings": settings.model_dump(mode="json"),
+            "fingerprint": fingerprint(partition_modules(settings.strategy)),
+        }
+        return canonical_json(job)

@@ -1,0 +1,1 @@
+"""LeNet, deterministic and variational."""

@@ -1,0 +1,103 @@
+"""Partition files: which training samples each client holds.
+
+The .npz holds `indices` int64 [N], the clients' samples one client after the other, `offsets` int64 [clients + 1],
+where each begins and ends, and `job`, the JSON of what the partition was made from. The .csv beside it counts each
+client's labels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bflp.errors import DataError
+from bflp.files import canonical_json, whole_file, write_text
+from bflp.rng import numpy_generator
+
+
+@dataclass(frozen=True)
+class Partition:
+    """indices [N], offsets [clients + 1], and what the partition was made from."""
+
+    indices: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    job: dict[str, Any]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Samples per client [clients]."""
+        return np.diff(self.offsets)
+
+    def client(self, client: int) -> NDArray[np.int64]:
+        """The indices of one client's samples."""
+        return self.indices[self.offsets[client] : self.offsets[client + 1]]
+
+    def content_hash(self) -> str:
+        """sha256 of indices and offsets."""
+        return hashlib.sha256(self.indices.tobytes() + self.offsets.tobytes()).hexdigest()
+
+
+def make(labels: NDArray[np.int64], job: dict[str, Any], data_hash: str) -> Partition:
+    """Split labels [N] as `job` says (name, clients, seed, settings). Raises DataError."""
+    clients, settings = job["clients"], job["settings"]
+    where = f"partition {job['name']} of {job['dataset']}"
+    if clients > len(labels):
+        raise DataError(f"{where}: {clients} clients are more than the {len(labels)} training samples")
+    module = importlib.import_module(f"bflp.partition.{settings['strategy']}")
+    try:
+        parts = module.split(labels, clients, settings, numpy_generator(job["seed"], "partition"))
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from None
+    offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+    return Partition(np.concatenate(parts).astype(np.int64), offsets.astype(np.int64), {**job, "data": data_hash})
+
+
+def save(partition: Partition, labels: NDArray[np.int64], path: Path) -> None:
+    """Write the .npz and the .csv of label counts."""
+    count = int(labels.max()) + 1
+    rows = ["client,samples," + ",".join(f"label{label}" for label in range(count))]
+    for client, size in enumerate(partition.sizes):
+        counts = np.bincount(labels[partition.client(client)], minlength=count)
+        rows.append(",".join(map(str, [client, size, *counts])))
+    write_text(path.with_suffix(".csv"), "\n".join(rows) + "\n")
+    with whole_file(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(
+            file,
+            allow_pickle=False,
+            indices=partition.indices,
+            offsets=partition.offsets,
+            job=np.array(canonical_json(partition.job)),
+        )
+
+
+def load(path: Path) -> Partition:
+    """Read a partition file. Raises DataError where it is missing or broken."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            job = json.loads(str(archive["job"]))
+            partition = Partition(archive["indices"], archive["offsets"], job)
+    except FileNotFoundError:
+        raise DataError(f"there is no partition file {path}: make it first (snakemake partition)") from None
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
+        raise DataError(f"{path} is broken ({error}): delete it and run snakemake again") from None
+    except Exception as error:  # zlib.error and others that a damaged archive can raise
+        raise DataError(f"{path} is broken ({type(error).__name__}): delete it and run snakemake again") from None
+    return partition
+
+
+def check(partition: Partition, path: Path, job: dict[str, Any], data_hash: str, samples: int) -> None:
+    """Raise DataError unless the file was made from `job` and this data, and covers every sample once."""
+    for key, wanted in (*job.items(), ("data", data_hash)):
+        if partition.job.get(key) != wanted:
+            raise DataError(f"{path} was made from another {key}: delete it and run snakemake again")
+    counts = np.bincount(partition.indices, minlength=samples) if partition.indices.min() >= 0 else np.zeros(0)
+    if len(counts) != samples or (counts != 1).any() or partition.offsets[-1] != samples:
+        raise DataError(f"{path} does not give each of the {samples} samples to one client: delete it")

@@ -1,0 +1,352 @@
+"""The paper's tables from the tidy results, in LaTeX (booktabs, multirow) and Markdown.
+
+Numbers are means over seeds with their standard error (sample standard deviation / sqrt(seeds)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import pandas as pd
+import tabulate
+
+from bflp.config import VARIATIONAL_MODELS, Settings
+from bflp.datasets.registry import title
+from bflp.grid import NO_AGGREGATOR, Plan
+
+PARTITION_TITLES = {"iid": "IID", "noniid": "non-IID"}
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of the result tables."""
+
+    name: str
+    title: str
+    higher_is_better: bool
+
+
+RESULT_METRICS = (
+    Metric("accuracy", "Accuracy (%)", True),
+    Metric("ece", "ECE (%)", False),
+    Metric("nll", "NLL", False),
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One number of a table: mean and standard error over `seeds` of `wanted` seeds. seeds == 0: missing."""
+
+    mean: float = math.nan
+    standard_error: float = math.nan
+    seeds: int = 0
+    wanted: int = 0
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table for any of the formats.
+
+    groups: (title, number of columns) of the upper header, over the value columns; columns: the lower header;
+    blocks: (title, rows), each row its labels and its entries or texts; labels: headers of the block and row labels.
+    """
+
+    name: str
+    caption: str
+    labels: Sequence[str]
+    groups: Sequence[tuple[str, int]]
+    columns: Sequence[str]
+    blocks: Sequence[tuple[str, Sequence[tuple[Sequence[str], Sequence[Entry | str]]]]]
+
+
+def bold_best(means: Sequence[float], standard_errors: Sequence[float], higher_is_better: bool) -> list[bool]:
+    """The paper's rule for a block of rows: bold is what lies within the best row's standard error of the best mean.
+
+    Of several rows with the best mean the one with the smallest standard error counts. Missing rows (NaN) are not
+    bold; a missing standard error counts as 0.
+    """
+    present = [index for index, mean in enumerate(means) if not math.isnan(mean)]
+    if not present:
+        return [False] * len(means)
+    errors = [0.0 if math.isnan(error) else error for error in standard_errors]
+    sign = -1 if higher_is_better else 1
+    best = min(present, key=lambda index: (sign * means[index], errors[index]))
+    return [index in present and abs(mean - means[best]) <= errors[best] + 1e-9 for index, mean in enumerate(means)]
+
+
+def bold_lowest(means: Sequence[float], standard_errors: Sequence[float] = (), count: int = 3) -> list[bool]:
+    """The paper's rule for a block of the spread table: the `count` lowest means are bold, whatever their errors."""
+    present = sorted((mean, index) for index, mean in enumerate(means) if not math.isnan(mean))
+    chosen = {index for _, index in present[:count]}
+    return [index in chosen for index in range(len(means))]
+
+
+class Summary:
+    """Means and standard errors over seeds, from the tidy results."""
+
+    def __init__(self, frame: pd.DataFrame, seeds: int) -> None:
+        self.seeds = seeds
+        keys = ["dataset", "partition", "clients", "model", "aggregator"]
+        values = [metric.name for metric in RESULT_METRICS] + ["spread"]
+        grouped = frame.groupby(keys)[values]
+        statistics = grouped.agg(["mean", "sem", "count"])
+        self._numbers = {
+            (key, metric): tuple(float(number) for number in row[metric])
+            for key, row in statistics.iterrows()
+            for metric in values
+        }
+
+    def entry(self, key: tuple[Any, ...], metric: str) -> Entry:
+        """The number of (dataset, partition, clients, model, aggregator); an empty Entry where nothing has run."""
+        mean, error, count = self._numbers.get((key, metric), (math.nan, math.nan, 0))
+        return Entry(mean, error, int(count), self.seeds)
+
+
+def make_tables(settings: Settings, frame: pd.DataFrame, summaries: dict[str, dict[str, Any]]) -> list[Table]:
+    """All tables of a grid. frame: the tidy results; summaries: of the data sets, by name (may lack some)."""
+    plan = Plan(settings)
+    # The csv reader takes the word none for a missing value unless told otherwise.
+    summary = Summary(frame.fillna({"aggregator": NO_AGGREGATOR}), len(settings.grid.seeds))
+    tables = [results_table(plan, summary, clients) for clients in settings.grid.clients]
+    if any(model in VARIATIONAL_MODELS for model in settings.grid.models):
+        tables.append(spread_table(plan, summary))
+    return [*tables, datasets_table(settings, summaries)]
+
+
+def results_table(plan: Plan, summary: Summary, clients: int) -> Table:
+    """Accuracy, ECE and NLL for one number of clients: a block per partition, a group of columns per data set."""
+    grid, rows = plan.settings.grid, plan.rows()
+    blocks = []
+    for partition in grid.partitions:
+        columns = [
+            _bolded(
+                [summary.entry((dataset, partition, clients, *row), metric.name) for row in rows],
+                partial(bold_best, higher_is_better=metric.higher_is_better),
+            )
+            for dataset in grid.datasets
+            for metric in RESULT_METRICS
+        ]
+        blocks.append((_partition_title(partition), _rows(rows, columns)))
+    setup = plan.settings.setups[clients]
+    return Table(
+        name=f"results{clients}",
+        caption=f"{clients} clients ({setup.fraction:.0%} active per round), {setup.rounds} rounds: "
+        + _over_seeds(grid.seeds)
+        + " Bold: within the best row's standard error of the best mean.",
+        labels=("", "Model", "Aggregator"),
+        groups=[(title(dataset), len(RESULT_METRICS)) for dataset in grid.datasets],
+        columns=[metric.title for _ in grid.datasets for metric in RESULT_METRICS],
+        blocks=blocks,
+    )
+
+
+def spread_table(plan: Plan, summary: Summary) -> Table:
+    """The spread of the final posteriors: a block per partition, a group of columns per number of clients."""
+    grid = plan.settings.grid
+    blocks = []
+    for partition in grid.partitions:
+        rows: list[tuple[Sequence[str], Sequence[Entry | str]]] = []
+        for model in [name for name in grid.models if name in VARIATIONAL_MODELS]:
+            keys = [(model, rule) for rule in grid.aggregators]
+            columns = [
+                _bolded(
+                    [summary.entry((dataset, partition, clients, *key), "spread") for key in keys],
+                    bold_lowest,
+                )
+                for clients in grid.clients
+                for dataset in grid.datasets
+            ]
+            rows.extend(_rows(keys, columns))
+        blocks.append((_partition_title(partition), rows))
+    return Table(
+        name="spread",
+        caption="Spread (Euclidean norm of all standard deviations) of the final global posterior: "
+        + _over_seeds(grid.seeds)
+        + " Bold: the three lowest of a model's rules.",
+        labels=("", "Model", "Aggregator"),
+        groups=[(f"{clients} clients", len(grid.datasets)) for clients in grid.clients],
+        columns=[title(dataset) for _ in grid.clients for dataset in grid.datasets],
+        blocks=blocks,
+    )
+
+
+def datasets_table(settings: Settings, summaries: dict[str, dict[str, Any]]) -> Table:
+    """The data sets and how many training samples a client holds on average."""
+    rows: list[tuple[Sequence[str], Sequence[Entry | str]]] = []
+    for name in settings.grid.datasets:
+        found = summaries.get(name)
+        if found is None:
+            rows.append(([title(name)], [Entry()] * (4 + len(settings.grid.clients))))
+            continue
+        channels, height, width = found["image_shape"]
+        texts = [f"{channels}x{height}x{width}", found["labels"], found["train_size"], found["test_size"]]
+        per_client = [f"{found['train_size'] / clients:.0f}" for clients in settings.grid.clients]
+        rows.append(([title(name)], [*map(str, texts), *per_client]))
+    return Table(
+        name="datasets",
+        caption="Data sets, and the mean number of training samples per client.",
+        labels=("Data set",),
+        groups=[("", 4), ("Samples per client", len(settings.grid.clients))],
+        columns=[
+            "Image",
+            "Labels",
+            "Training",
+            "Test",
+            *(f"{clients} clients" for clients in settings.grid.clients),
+        ],
+        blocks=[("", rows)],
+    )
+
+
+def to_latex(table: Table) -> str:
+    """A `table*` environment; needs the packages booktabs, multirow and graphicx."""
+    labels = len(table.labels)
+    spec = "l" * labels + "".join("c" * width for _, width in table.groups)
+    lines = [
+        "% needs \\usepackage{booktabs,multirow,graphicx}",
+        "\\begin{table*}[htbp]",
+        "\\centering",
+        f"\\caption{{{latex_escape(table.caption)}}}",
+        f"\\label{{tab:{table.name}}}",
+        # Shrinks a wide table to the text's width; a narrow one keeps its size.
+        "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{%",
+        f"\\begin{{tabular}}{{{spec}}}",
+        "\\toprule",
+    ]
+    upper, rules, column = [""] * labels, [], labels + 1
+    for text, width in table.groups:
+        upper.append(f"\\multicolumn{{{width}}}{{c}}{{{latex_escape(text)}}}")
+        if text:
+            rules.append(f"\\cmidrule(lr){{{column}-{column + width - 1}}}")
+        column += width
+    lines += [" & ".join(upper) + " \\\\", *rules]
+    lines.append(" & ".join(latex_escape(text) for text in [*table.labels, *table.columns]) + " \\\\")
+    for block, rows in table.blocks:
+        lines.append("\\midrule")
+        previous: Sequence[str] = ()
+        for index, (names, values) in enumerate(rows):
+            if index and labels == 3 and names[0] != previous[0]:
+                lines.append(f"\\cmidrule{{2-{labels + len(table.columns)}}}")
+            first = f"\\multirow{{{len(rows)}}}{{*}}{{{latex_escape(block)}}}" if index == 0 and block else ""
+            shown = _row_names(names, previous)
+            if labels == 3 and shown[0]:
+                run = sum(1 for other, _ in rows if other[0] == names[0])
+                shown[0] = (
+                    f"\\multirow{{{run}}}{{*}}{{{latex_escape(shown[0])}}}" if run > 1 else latex_escape(shown[0])
+                )
+                shown[1] = latex_escape(shown[1])
+            else:
+                shown = [latex_escape(text) for text in shown]
+            cells = [*([first] if labels == 3 else []), *shown, *map(_latex_value, values)]
+            lines.append(" & ".join(cells) + " \\\\")
+            previous = names
+    lines += ["\\bottomrule", "\\end{tabular}}", "\\end{table*}"]
+    return "\n".join(lines) + "\n"
+
+
+def to_markdown(table: Table) -> str:
+    """The same table for the eye, with its caption below."""
+    groups = [text for text, width in table.groups for _ in range(width)]
+    headers = [f"{group} {column}".strip() for group, column in zip(groups, table.columns, strict=True)]
+    body = [
+        [*([block] if len(table.labels) == 3 else []), *names, *map(_markdown_value, values)]
+        for block, rows in table.blocks
+        for names, values in rows
+    ]
+    text = tabulate.tabulate(
+        [[_markdown_escape(cell) for cell in row] for row in body],
+        headers=[_markdown_escape(text) for text in [*table.labels, *headers]],
+        tablefmt="pipe",
+        disable_numparse=True,
+    )
+    return f"{text}\n\n{table.caption}\n"
+
+
+_LATEX_SPECIAL = {
+    "\\": "\\textbackslash{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+}
+
+
+def latex_escape(text: str) -> str:
+    """Plain text as LaTeX that prints it."""
+    return "".join(_LATEX_SPECIAL.get(character, character) for character in text)
+
+
+def _markdown_escape(text: str) -> str:
+    return text.replace("|", "\\|").replace("_", "\\_")
+
+
+def _bolded(entries: list[Entry], rule: Callable[[list[float], list[float]], list[bool]]) -> list[Entry]:
+    flags = rule([entry.mean for entry in entries], [entry.standard_error for entry in entries])
+    return [
+        Entry(entry.mean, entry.standard_error, entry.seeds, entry.wanted, bold)
+        for entry, bold in zip(entries, flags, strict=True)
+    ]
+
+
+def _rows(
+    keys: Sequence[tuple[str, str]], columns: Sequence[Sequence[Entry]]
+) -> list[tuple[Sequence[str], Sequence[Entry | str]]]:
+    shown = [(model, "N/A" if rule == NO_AGGREGATOR else rule) for model, rule in keys]
+    return [(names, [column[index] for column in columns]) for index, names in enumerate(shown)]
+
+
+def _row_names(names: Sequence[str], previous: Sequence[str]) -> list[str]:
+    """The labels of a row, leaving out the model where it is that of the row above."""
+    if len(names) == 2 and previous and names[0] == previous[0]:
+        return ["", names[1]]
+    return list(names)
+
+
+def _latex_value(value: Entry | str) -> str:
+    if isinstance(value, str):
+        return latex_escape(value)
+    if not value.seeds:
+        return "--"
+    number = f"{value.mean:.2f}"
+    number = f"\\textbf{{{number}}}" if value.bold else number
+    if not math.isnan(value.standard_error):
+        number += f" $\\pm$ {value.standard_error:.2f}"
+    return number + (f"$^{{{value.seeds}/{value.wanted}}}$" if value.seeds < value.wanted else "")
+
+
+def _markdown_value(value: Entry | str) -> str:
+    if isinstance(value, str):
+        return value
+    if not value.seeds:
+        return "—"
+    number = f"**{value.mean:.2f}**" if value.bold else f"{value.mean:.2f}"
+    if not math.isnan(value.standard_error):
+        number += f" ± {value.standard_error:.2f}"
+    return number + (f" ({value.seeds}/{value.wanted} seeds)" if value.seeds < value.wanted else "")
+
+
+def _partition_title(name: str) -> str:
+    return PARTITION_TITLES.get(name, name)
+
+
+def _over_seeds(seeds: Iterable[int]) -> str:
+    count = len(list(seeds))
+    return "one seed." if count == 1 else f"mean ± standard error over {count} seeds."
+
+
+Format = Literal["tex", "md"]
+FORMATS: dict[Format, Callable[[Table], str]] = {"tex": to_latex, "md": to_markdown}
+
+
+def table_names(settings: Settings) -> list[str]:
+    """The names of the tables of a grid."""
+    variational = any(model in VARIATIONAL_MODELS for model in settings.grid.models)
+    return [
+        *(f"results{clients}" for clients in settings.grid.clients),
+        *(["spread"] if variational else []),
+        "datasets",
+    ]

@@ -1,0 +1,35 @@
+"""Merge the results of all cells that the config names into one tidy results.csv.
+
+Each result is checked: it must be whole, of its cell, and made with the present settings, code and data.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bflp.command_line import add_settings_arguments, settings_of
+from bflp.errors import DataError, run_program
+from bflp.files import whole_file
+from bflp.grid import Plan
+from bflp.results import collect, describe_stale
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    add_settings_arguments(parser)
+    parser.add_argument("--output", type=Path, help="default: results.csv in the config's results_dir")
+    arguments = parser.parse_args()
+    plan = Plan(settings_of(arguments))
+    frame, stale = collect(plan)
+    if stale:
+        raise DataError(describe_stale(stale))
+    output = arguments.output or plan.results / "results.csv"
+    with whole_file(output) as temporary:
+        frame.to_csv(temporary, index=False)
+    print(f"{output}: {len(frame)} cells")
+
+
+if __name__ == "__main__":
+    run_program(main)

@@ -1,0 +1,34 @@
+"""Prepare a data set: download it, or take it from raw files or a source file, and write one .npz of arrays."""
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from bflp.command_line import add_settings_arguments, settings_of
+from bflp.datasets.prepare import prepare_built_in, prepare_source
+from bflp.datasets.registry import BUILT_IN
+from bflp.errors import ConfigError, run_program
+from bflp.grid import Plan
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("dataset", nargs="+", help="names of data sets, built in or in the config")
+    add_settings_arguments(parser)
+    arguments = parser.parse_args()
+    plan = Plan(settings_of(arguments))
+    for dataset in arguments.dataset:
+        source, output = plan.settings.source(dataset), plan.data_file(dataset)
+        if source is not None:
+            prepare_source(Path(source), output)
+        elif dataset in BUILT_IN:
+            prepare_built_in(dataset, BUILT_IN[dataset], Path(plan.settings.data_dir, "raw"), output)
+        else:
+            raise ConfigError(f"{dataset} is no built-in data set and has no source: in the config")
+        print(f"{dataset}: prepared in {output}")
+
+
+if __name__ == "__main__":
+    run_program(main)

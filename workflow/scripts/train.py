@@ -1,0 +1,97 @@
+"""Train one cell of the grid: one federated experiment with one seed.
+
+By hand:  python workflow/scripts/train.py --cell fmnist/iid/10/FVBWA/AALV/seed0
+Data and partition are made when they are missing. A cell that was interrupted goes on from its last checkpoint.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+# Sums must not depend on how many threads a library would take.
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
+
+from bflp.device import choose_device
+from bflp.errors import ConfigError, run_program
+from bflp.federation.cell import run_cell
+from bflp.federation.job import Job
+from bflp.fingerprint import check_cell
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--cell", help="dataset/partition/clients/model/aggregator/seedN (aggregator none for FED, FEDAVG)"
+    )
+    parser.add_argument(
+        "--configfile",
+        nargs="+",
+        type=Path,
+        default=[Path("config.yaml")],
+        metavar="FILE",
+        help="default: config.yaml",
+    )
+    parser.add_argument("--processes", type=int, help="worker processes (default: the config's, at most the cores)")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], help="default: the config's")
+    workflow = parser.add_argument_group("what the workflow gives instead of --cell and --configfile")
+    workflow.add_argument("--job", help="the cell with its settings and fingerprint, as JSON")
+    workflow.add_argument("--checkpoint", help="when to save, as JSON", default='{"rounds": 1, "seconds": 2}')
+    for name in ("data", "partition", "result", "model", "checkpoint-folder"):
+        workflow.add_argument(f"--{name}", type=Path)
+    arguments = parser.parse_args()
+    if arguments.job is None:
+        if arguments.cell is None:
+            parser.error("name a --cell")
+        _fill_in_from_config(arguments)
+    job = Job.parse(arguments.job, arguments.data, arguments.partition, choose_device(arguments.device or "auto"))
+    check = json.loads(arguments.job)
+    check_cell(check)
+    run_cell(
+        job,
+        arguments.processes,
+        arguments.result,
+        arguments.model,
+        arguments.checkpoint_folder,
+        json.loads(arguments.checkpoint),
+        lambda: check_cell(check),
+    )
+
+
+def _fill_in_from_config(arguments: argparse.Namespace) -> None:
+    """Set what the workflow would have given; make data and partition where they are missing."""
+    from bflp.config import load
+    from bflp.grid import Cell, Plan
+
+    plan = Plan(load(arguments.configfile))
+    cell = Cell.parse(arguments.cell)
+    if cell not in plan.cells:
+        raise ConfigError(f"the cell {cell} is not in the grid of {', '.join(map(str, arguments.configfile))}")
+    arguments.job = plan.job(cell)
+    arguments.checkpoint = plan.settings.checkpoint.model_dump_json()
+    arguments.data, arguments.partition = plan.data_file(cell.dataset), plan.partition_file(cell)
+    arguments.result, arguments.model = plan.result_file(cell), plan.model_file(cell)
+    arguments.checkpoint_folder = plan.checkpoint_folder(cell)
+    arguments.device = arguments.device or plan.settings.device
+    arguments.processes = arguments.processes or min(plan.settings.processes, os.cpu_count() or 1)
+    if arguments.processes < 1:
+        raise ConfigError("--processes must be at least 1")
+    if not arguments.data.exists():
+        _script("prepare.py", cell.dataset, "--settings", plan.settings.canonical())
+    if not arguments.partition.exists():
+        job = plan.partition_job(cell.dataset, cell.partition, cell.clients, cell.seed)
+        _script("partition.py", "--job", job, "--data", arguments.data, "--output", arguments.partition)
+
+
+def _script(name: str, *arguments: str | Path) -> None:
+    done = subprocess.run([sys.executable, ROOT / "workflow/scripts" / name, *arguments], check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+if __name__ == "__main__":
+    run_program(main)
