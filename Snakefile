@@ -1,5 +1,6 @@
 # The whole flow: prepare -> partition -> train -> merge -> tables.
 # What to run and how is in config.yaml; `snakemake -n` lists the jobs.
+import shlex
 import sys
 from pathlib import Path
 
@@ -29,6 +30,7 @@ CELL = "{dataset}/{partition}/{clients}/{model}/{aggregator}/seed{seed}"
 PARTITION = "{dataset}/{partition}/{clients}/seed{seed}"
 # What jobs are told but what does not decide whether they run again; that is in their params.
 SETTINGS_TEXT, PACE = SETTINGS.canonical(), SETTINGS.checkpoint.model_dump_json()
+OOD = f"--ood {shlex.quote(str(PLAN.ood_file()))}" if PLAN.ood_file() else ""
 SCRIPTS = Path(workflow.basedir, "workflow", "scripts")
 # With conda the environment's python is first in the path; else jobs use the python that runs Snakemake.
 CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
@@ -108,6 +110,8 @@ rule train:
         data=ancient(f"{DATA}/{{dataset}}.npz"),
         summary=f"{DATA}/{{dataset}}.json",
         partition=ancient(f"{RESULTS}/partitions/{PARTITION}.npz"),
+        ood=ancient([PLAN.ood_file()] if PLAN.ood_file() else []),
+        ood_summary=[PLAN.ood_file().with_suffix(".json")] if PLAN.ood_file() else [],
     output:
         result=f"{RESULTS}/cells/{CELL}.json",
         model=f"{RESULTS}/cells/{CELL}.safetensors",
@@ -127,7 +131,7 @@ rule train:
         " --data {input.data:q} --partition {input.partition:q} --result {output.result:q} --model {output.model:q}"
         " --checkpoint-folder {RESULTS:q}/checkpoints/{wildcards.dataset:q}/{wildcards.partition:q}"
         "/{wildcards.clients}/{wildcards.model}/{wildcards.aggregator}/seed{wildcards.seed}"
-        " --checkpoint {PACE:q} > {log:q} 2>&1"
+        " --checkpoint {PACE:q} --on-divergence {SETTINGS.on_divergence} {OOD} > {log:q} 2>&1"
 
 
 rule merge:

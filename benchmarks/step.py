@@ -1,9 +1,9 @@
-"""Milliseconds of a local training step and of a prediction: bflp.models.network against standard torch layers.
+"""Milliseconds of a training step and seconds of a prediction: bflp.models.network against standard layers.
 
     python benchmarks/step.py [--profile] [--threads N] [--repeats N]
 
-The two alternate in one process, so that a busy machine slows both; medians and minima are over the repeats. A
-step is the gradient of a batch of 64 and the SGD update, with weight decay and momentum. Plain: nn.Module,
+The two alternate in one process, so that a busy machine slows both; medians and minima are over the repeats.
+A step is the gradient of a batch of 64 and the SGD update, with weight decay and momentum. Plain: nn.Module,
 autograd, torch.optim.SGD, and cross entropy with the KL divergence as a user would write them.
 """
 
@@ -82,7 +82,8 @@ def interleaved(steps: list[Step], repeats: int, count: int = 10) -> list[list[f
 
 
 def compare_steps(repeats: int) -> None:
-    print(f"{'step, batch ' + str(BATCH):32} {'plain':>8} {'ours':>8} {'ratio':>7}   {'minima':>16} {'ratio':>7}")
+    title = f"ms per step, batch {BATCH}"
+    print(f"{title:32} {'plain':>8} {'ours':>8} {'ratio':>7}   {'minima':>16} {'ratio':>7}")
     for name, shape in SHAPES.items():
         for variational in (True, False):
             layout, vector, images, labels = case(shape, variational, BATCH)
@@ -123,11 +124,12 @@ def print_profiles() -> None:
             with profile(activities=[ProfilerActivity.CPU]) as record:
                 milliseconds(step, 100)
             print(f"\n{make.__name__}, fmnist, variational={variational}, 100 steps")
-            print(record.key_averages().table(sort_by="self_cpu_time_total", row_limit=20, max_name_column_width=40))
+            print(record.key_averages().table("self_cpu_time_total", row_limit=20, max_name_column_width=40))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--profile", action="store_true", help="print the operations that take the most time")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=30)

@@ -40,7 +40,7 @@ def check_sources(plan: Plan) -> None:
 
     Raises DataError. A file that is older than what was prepared from it was checked when that was done.
     """
-    for dataset in plan.settings.grid.datasets:
+    for dataset in plan.datasets():
         source = plan.settings.source(dataset)
         if source is None:
             continue
@@ -53,7 +53,7 @@ def check_sources(plan: Plan) -> None:
             size = arrays.check_source(Path(source))
         else:
             size = arrays.read_summary(plan.data_file(dataset))["train_size"]
-        for clients in plan.settings.grid.clients:
+        for clients in plan.settings.grid.clients if dataset in plan.settings.grid.datasets else []:
             if clients > size:
                 raise DataError(
                     f"grid.clients: {clients} clients are more than the {size} training samples of {source}"

@@ -22,6 +22,24 @@ from bflp.errors import ConfigError
 from bflp.files import canonical_json
 
 Model = Literal["FED", "FEDAVG", "FVBA", "FVBWA"]
+TableMetric = Literal[
+    "accuracy",
+    "ece",
+    "nll",
+    "brier",
+    "adaptive_ece",
+    "maximum_calibration_error",
+    "entropy",
+    "aleatoric",
+    "epistemic",
+    "ood_auroc",
+    "clients_accuracy_worst_decile",
+    "clients_ece_worst_decile",
+    "clients_nll_worst_decile",
+    "clients_accuracy_gini",
+    "clients_ece_gini",
+    "clients_nll_gini",
+]
 VARIATIONAL_MODELS = ("FVBA", "FVBWA")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
@@ -207,6 +225,10 @@ class Evaluation(Section):
     ece_bins: PositiveInt = Field(
         default=100, description="Equal-width confidence bins of the expected calibration error."
     )
+    out_of_distribution: str | None = Field(
+        default=None,
+        description="A second data set of the same image shape: the AUROC of telling its test images by the entropy.",
+    )
     every: PositiveInt = Field(default=1, description="Evaluate after every so many rounds; always after the last.")
 
 
@@ -215,6 +237,14 @@ class Checkpoint(Section):
 
     rounds: PositiveInt = Field(default=1, description="Rounds.")
     seconds: NonNegativeFloat = Field(default=2.0, description="Seconds; spares cells whose rounds are very short.")
+
+
+class Tables(Section):
+    """What the result tables show."""
+
+    metrics: list[TableMetric] = Field(
+        default=["accuracy", "ece", "nll"], min_length=1, description="The columns for each data set."
+    )
 
 
 class Settings(Section):
@@ -229,11 +259,17 @@ class Settings(Section):
     training: Training = Training()
     posterior: PosteriorSettings = PosteriorSettings()
     evaluation: Evaluation = Evaluation()
+    tables: Tables = Tables()
     checkpoint: Checkpoint = Checkpoint()
     aggregation: Literal["exact", "reference"] = Field(
         default="exact",
         description="exact: the paper's equations; reference: the arithmetic of the paper's program (floored running "
         "sums, truncated PPA population, unbiased PPA variance).",
+    )
+    on_divergence: Literal["stop", "record"] = Field(
+        default="stop",
+        description="When a loss or parameter is no finite number any more: stop the cell with an error, or record it "
+        "as diverged, which the tables then show.",
     )
     aggregator_files: dict[str, PathText] = Field(
         default={}, description="Your own rules that lie outside the package: name to Python file."
@@ -259,6 +295,13 @@ class Settings(Section):
             [*registry.BUILT_IN, *own],
             "or give it a `source:` in `datasets`",
         )
+        if self.evaluation.out_of_distribution is not None:
+            _require(
+                "evaluation.out_of_distribution",
+                [self.evaluation.out_of_distribution],
+                [*registry.BUILT_IN, *own],
+                "or give it a `source:` in `datasets`",
+            )
         for name in self.datasets:
             if name not in registry.BUILT_IN and name not in own:
                 raise ValueError(

@@ -73,6 +73,16 @@ class Plan:
     def cells(self) -> list[Cell]:
         return list(self._cells())
 
+    def datasets(self) -> list[str]:
+        """All data sets that are read: the grid's, and the out-of-distribution one."""
+        ood = self.settings.evaluation.out_of_distribution
+        return list(dict.fromkeys([*self.settings.grid.datasets, *([ood] if ood else [])]))
+
+    def ood_file(self) -> Path | None:
+        """The prepared file of the out-of-distribution data set."""
+        ood = self.settings.evaluation.out_of_distribution
+        return self.data_file(ood) if ood else None
+
     def rows(self) -> list[tuple[str, str]]:
         """(model, aggregator): the rows of the tables."""
         grid = self.settings.grid
@@ -145,7 +155,7 @@ class Plan:
 
     def summary_job(self, module: str) -> str:
         """What merging and tables depend on besides the cells: the grid's order, and the code from `module` on."""
-        settings = self.settings.model_dump(mode="json", include={"grid", "setups"})
+        settings = self.settings.model_dump(mode="json", include={"grid", "setups", "tables"})
         return canonical_json({**settings, "fingerprint": fingerprint((module,))})
 
     def prepare_job(self, dataset: str) -> str:

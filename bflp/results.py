@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,30 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METRICS = ("accuracy", "ece", "nll", "spread")
-FIELDS = ("cell", "settings", "fingerprint", "data", "environment", "rounds", "final", "timing", "checksum")
+FURTHER_METRICS = (
+    "brier",
+    "adaptive_ece",
+    "maximum_calibration_error",
+    "entropy",
+    "aleatoric",
+    "epistemic",
+    "ood_auroc",
+)
+CLIENT_METRICS = tuple(f"{name}_{what}" for name in METRICS[:3] for what in ("worst_decile", "gini"))
+FIELDS = (
+    "cell",
+    "settings",
+    "fingerprint",
+    "data",
+    "environment",
+    "diverged",
+    "rounds",
+    "final",
+    "reliability",
+    "clients",
+    "timing",
+    "checksum",
+)
 
 
 def read_result(path: Path, cell: Cell) -> dict[str, Any]:
@@ -37,7 +60,8 @@ def read_result(path: Path, cell: Cell) -> dict[str, Any]:
     if result["checksum"] != checksum(result):
         raise DataError(f"{path} was changed after it was written (wrong checksum): {advice}")
     final = result["final"]
-    if not all(isinstance(final.get(metric), float) for metric in METRICS[: 4 if cell.variational else 3]):
+    complete = isinstance(final, dict) and all(isinstance(final.get(name), float) for name in METRICS[:3])
+    if not complete and not isinstance(result["diverged"], dict):
         raise DataError(f"{path} lacks a final metric: {advice}")
     return result
 
@@ -50,8 +74,8 @@ class Stale:
     reason: str
 
 
-def stale_reason(result: dict[str, Any], job: dict[str, Any], data_hash: str | None) -> str | None:
-    """Why a result does not fit its present job and data; None when it does."""
+def stale_reason(result: dict[str, Any], job: dict[str, Any], hashes: Mapping[str, str]) -> str | None:
+    """Why a result does not fit its present job and data; None when it does. hashes: of the data sets, by name."""
     if result["settings"] != job["settings"]:
         changed = sorted(
             key
@@ -61,8 +85,13 @@ def stale_reason(result: dict[str, Any], job: dict[str, Any], data_hash: str | N
         return f"other settings ({', '.join(changed)})"
     if result["fingerprint"] != job["fingerprint"]:
         return f"other code (fingerprint {result['fingerprint']}, now {job['fingerprint']})"
-    if data_hash is not None and result["data"]["dataset"] != data_hash:
-        return "other data (images or labels)"
+    names = {
+        "dataset": job["cell"]["dataset"],
+        "out_of_distribution": job["settings"]["evaluation"]["out_of_distribution"],
+    }
+    for key, name in names.items():
+        if name in hashes and result["data"][key] != hashes[name]:
+            return f"other data (images or labels of {name})"
     return None
 
 
@@ -81,13 +110,16 @@ def collect(plan: Plan, partial: bool = False) -> tuple[pd.DataFrame, list[Stale
         if partial and not path.exists():
             continue
         result = read_result(path, cell)
-        reason = stale_reason(result, json.loads(plan.job(cell)), hashes.get(cell.dataset))
+        reason = stale_reason(result, json.loads(plan.job(cell)), hashes)
         if reason:
             stale.append(Stale(path, reason))
         rows.append(_row(cell, result))
     columns = [
         *Cell.__dataclass_fields__,
+        "diverged",
         *METRICS,
+        *FURTHER_METRICS,
+        *(f"clients_{name}" for name in CLIENT_METRICS),
         "rounds",
         *(f"{name}_seconds" for name in TIMES),
         "total_seconds",
@@ -100,11 +132,15 @@ TIMES = ("train", "aggregation", "evaluation")
 
 def _row(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
     timing = result["timing"]
-    per_round = {f"{name}_seconds": sum(timing[f"{name}_seconds"]) / len(timing["train_seconds"]) for name in TIMES}
+    per_round = {
+        f"{name}_seconds": sum(timing[f"{name}_seconds"]) / max(1, len(timing["train_seconds"])) for name in TIMES
+    }
     return {
         **cell.as_dict(),
-        **{metric: result["final"][metric] for metric in METRICS},
-        "rounds": result["rounds"][-1]["round"],
+        "diverged": result["diverged"] is not None,
+        **{name: (result["final"] or {}).get(name) for name in METRICS + FURTHER_METRICS},
+        **{f"clients_{name}": (result["clients"] or {}).get(name) for name in CLIENT_METRICS},
+        "rounds": len(timing["train_seconds"]),
         **per_round,
         "total_seconds": timing["total_seconds"],
     }
@@ -112,7 +148,7 @@ def _row(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
 
 def _data_hashes(plan: Plan) -> dict[str, str]:
     hashes = {}
-    for dataset in plan.settings.grid.datasets:
+    for dataset in plan.datasets():
         file = plan.data_file(dataset)
         if arrays.summary_file(file).exists():
             hashes[dataset] = arrays.read_summary(file)["sha256"]

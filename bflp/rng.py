@@ -22,6 +22,7 @@ PURPOSES = (
     "training noise",
     "aggregation",
     "evaluation noise",
+    "out-of-distribution noise",
 )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -30,22 +30,39 @@ class Metric:
     higher_is_better: bool
 
 
-RESULT_METRICS = (
-    Metric("accuracy", "Accuracy (%)", True),
-    Metric("ece", "ECE (%)", False),
-    Metric("nll", "NLL", False),
-)
+RESULT_METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("accuracy", "Accuracy (%)", True),
+        Metric("ece", "ECE (%)", False),
+        Metric("nll", "NLL", False),
+        Metric("brier", "Brier", False),
+        Metric("adaptive_ece", "Adaptive ECE (%)", False),
+        Metric("maximum_calibration_error", "MCE (%)", False),
+        Metric("entropy", "Entropy", False),
+        Metric("aleatoric", "Aleatoric", False),
+        Metric("epistemic", "Epistemic", False),
+        Metric("ood_auroc", "OOD AUROC (%)", True),
+        Metric("clients_accuracy_worst_decile", "Worst decile accuracy (%)", True),
+        Metric("clients_ece_worst_decile", "Worst decile ECE (%)", False),
+        Metric("clients_nll_worst_decile", "Worst decile NLL", False),
+        Metric("clients_accuracy_gini", "Gini of accuracy", False),
+        Metric("clients_ece_gini", "Gini of ECE", False),
+        Metric("clients_nll_gini", "Gini of NLL", False),
+    )
+}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One number of a table: mean and standard error over `seeds` of `wanted` seeds. seeds == 0: missing."""
+    """One number of a table: mean and standard error over `seeds` of `wanted` seeds; 0 seeds: missing or diverged."""
 
     mean: float = math.nan
     standard_error: float = math.nan
     seeds: int = 0
     wanted: int = 0
     bold: bool = False
+    diverged: int = 0
 
 
 @dataclass(frozen=True)
@@ -92,18 +109,24 @@ class Summary:
     def __init__(self, frame: pd.DataFrame, seeds: int) -> None:
         self.seeds = seeds
         keys = ["dataset", "partition", "clients", "model", "aggregator"]
-        values = [metric.name for metric in RESULT_METRICS] + ["spread"]
-        grouped = frame.groupby(keys)[values]
-        statistics = grouped.agg(["mean", "sem", "count"])
+        values = [*RESULT_METRICS, "spread"]
+        frame = frame.assign(**{name: pd.to_numeric(frame[name]) for name in values})
+        grouped = frame.groupby(keys)
+        statistics = grouped[values].agg(["mean", "sem", "count"])
         self._numbers = {
             (key, metric): tuple(float(number) for number in row[metric])
             for key, row in statistics.iterrows()
             for metric in values
         }
+        self._diverged = {key: int(group["diverged"].astype(bool).sum()) for key, group in grouped}
 
     def entry(self, key: tuple[Any, ...], metric: str) -> Entry:
         """The number of (dataset, partition, clients, model, aggregator); an empty Entry where nothing has run."""
         mean, error, count = self._numbers.get((key, metric), (math.nan, math.nan, 0))
+        diverged = self._diverged.get(key, 0)
+        if diverged:
+            # A mean over the seeds that happened to survive would flatter the row.
+            return Entry(wanted=self.seeds, diverged=diverged)
         return Entry(mean, error, int(count), self.seeds)
 
 
@@ -121,6 +144,7 @@ def make_tables(settings: Settings, frame: pd.DataFrame, summaries: dict[str, di
 def results_table(plan: Plan, summary: Summary, clients: int) -> Table:
     """Accuracy, ECE and NLL for one number of clients: a block per partition, a group of columns per data set."""
     grid, rows = plan.settings.grid, plan.rows()
+    metrics = [RESULT_METRICS[name] for name in plan.settings.tables.metrics]
     blocks = []
     for partition in grid.partitions:
         columns = [
@@ -129,7 +153,7 @@ def results_table(plan: Plan, summary: Summary, clients: int) -> Table:
                 partial(bold_best, higher_is_better=metric.higher_is_better),
             )
             for dataset in grid.datasets
-            for metric in RESULT_METRICS
+            for metric in metrics
         ]
         blocks.append((_partition_title(partition), _rows(rows, columns)))
     setup = plan.settings.setups[clients]
@@ -139,8 +163,8 @@ def results_table(plan: Plan, summary: Summary, clients: int) -> Table:
         + _over_seeds(grid.seeds)
         + " Bold: within the best row's standard error of the best mean.",
         labels=("", "Model", "Aggregator"),
-        groups=[(title(dataset), len(RESULT_METRICS)) for dataset in grid.datasets],
-        columns=[metric.title for _ in grid.datasets for metric in RESULT_METRICS],
+        groups=[(title(dataset), len(metrics)) for dataset in grid.datasets],
+        columns=[metric.title for _ in grid.datasets for metric in metrics],
         blocks=blocks,
     )
 
@@ -286,10 +310,7 @@ def _markdown_escape(text: str) -> str:
 
 def _bolded(entries: list[Entry], rule: Callable[[list[float], list[float]], list[bool]]) -> list[Entry]:
     flags = rule([entry.mean for entry in entries], [entry.standard_error for entry in entries])
-    return [
-        Entry(entry.mean, entry.standard_error, entry.seeds, entry.wanted, bold)
-        for entry, bold in zip(entries, flags, strict=True)
-    ]
+    return [replace(entry, bold=bold) for entry, bold in zip(entries, flags, strict=True)]
 
 
 def _rows(
@@ -309,6 +330,8 @@ def _row_names(names: Sequence[str], previous: Sequence[str]) -> list[str]:
 def _latex_value(value: Entry | str) -> str:
     if isinstance(value, str):
         return latex_escape(value)
+    if value.diverged:
+        return f"diverged ({value.diverged}/{value.wanted})"
     if not value.seeds:
         return "--"
     number = f"{value.mean:.2f}"
@@ -321,6 +344,8 @@ def _latex_value(value: Entry | str) -> str:
 def _markdown_value(value: Entry | str) -> str:
     if isinstance(value, str):
         return value
+    if value.diverged:
+        return f"diverged ({value.diverged}/{value.wanted})"
     if not value.seeds:
         return "—"
     number = f"**{value.mean:.2f}**" if value.bold else f"{value.mean:.2f}"

@@ -56,7 +56,7 @@ def aggregate(
 
 
 def shares(population: int, weights: Array) -> NDArray[np.int64]:
-    """Whole numbers n_k near population * weights [K], summing to population (largest remainders, ties to the first)."""
+    """Whole numbers n_k near population * weights [K] that sum to it (largest remainders)."""
     ideal = population * weights
     counts = np.floor(ideal).astype(np.int64)
     missing = population - int(counts.sum())

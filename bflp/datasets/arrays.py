@@ -101,7 +101,8 @@ def open_prepared(path: Path) -> Dataset:
         raise DataError(
             f"{path} is broken ({error}): delete it and prepare the data set again (snakemake prepare)"
         ) from None
-    return Dataset(**arrays)
+    # Labels are small and are read often: copied into memory, where they are aligned.
+    return Dataset(**{name: array if name.endswith("images") else np.array(array) for name, array in arrays.items()})
 
 
 def _map_member(path: Path, member: zipfile.ZipInfo) -> NDArray[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import platform
 import signal
@@ -24,6 +25,8 @@ from bflp.federation.job import Job
 from bflp.files import canonical_json
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from bflp.federation.checkpoint import Progress
     from bflp.federation.server import Aggregator
     from bflp.federation.worker import Worker
@@ -41,28 +44,30 @@ def run_cell(
     checkpoint_folder: Path,
     pace: dict[str, float],
     check_code: Callable[[], None],
+    on_divergence: str = "stop",
 ) -> None:
     """Train the cell and write its JSON result and final model.
 
     Goes on from the newest checkpoint in `checkpoint_folder`, if there is one of this very job. pace: the checkpoint
     settings (`rounds` and `seconds` between two). check_code: called before the result is written; raises UserError
-    when the code is not what the job names. Raises UserError.
+    when the code is not what the job names. on_divergence: "stop" or "record". Raises UserError.
     """
     began = time.perf_counter()
     with _only_one(checkpoint_folder, str(job)), _termination():
         if processes > 1:
             pool.start_server()
-        from bflp.federation.worker import Worker
+        from bflp.federation.worker import Worker, chunks
 
         worker = Worker(job)
-        data_hash = _checked_inputs(job, worker)
-        tasks = max(len(worker.partition.sizes), worker.chunks)
+        data = _checked_inputs(job, worker)
+        tasks = max(len(worker.partition.sizes), len(chunks(len(worker.data.test_labels))))
         with _executor(job, worker, min(processes, tasks)) as executor:
-            loop = RoundLoop(job, worker, executor, checkpoint_folder, pace, data_hash)
+            loop = RoundLoop(job, worker, executor, checkpoint_folder, pace, data)
             startup = time.perf_counter() - began
-            progress = loop.run(began)
+            progress = loop.run(began, on_divergence)
+            final = loop.final(progress)
         check_code()
-        _write(job, worker, progress, processes, startup, data_hash, result_file, model_file)
+        _write(job, worker, progress, final, processes, startup, data, result_file, model_file)
         loop.checkpoints.remove()
 
 
@@ -76,18 +81,19 @@ class RoundLoop:
         executor: pool.Executor,
         checkpoint_folder: Path,
         pace: dict[str, float],
-        data_hash: str,
+        data: dict[str, str | None],
     ) -> None:
         from bflp.federation.checkpoint import Checkpoints
         from bflp.federation.server import Aggregator
 
         self.job, self.worker, self.executor, self.pace = job, worker, executor, pace
         self.aggregator: Aggregator = Aggregator(job, worker.layout)
-        identity = [job.cell, job.settings, job.fingerprint, data_hash, worker.partition.content_hash()]
+        self.labels = worker.data.test_labels
+        identity = [job.cell, job.settings, job.fingerprint, data]
         self.checkpoints = Checkpoints(checkpoint_folder, canonical_json(identity))
 
-    def run(self, began: float) -> Progress:
-        """All rounds that are left. `began`: the perf_counter of the job's start."""
+    def run(self, began: float, on_divergence: str) -> Progress:
+        """All rounds that are left, or up to the one that diverged. `began`: the perf_counter of the job's start."""
         from bflp.progress import RoundProgress
 
         rounds = self.job.settings["setup"]["rounds"]
@@ -110,6 +116,11 @@ class RoundLoop:
                     ):
                         self.checkpoints.save(progress)
                         saved_round, saved_time = progress.round, now
+        except pool.DivergedError as error:
+            if on_divergence == "stop":
+                raise
+            print(f"{self.job}: recorded as diverged: {error}", file=sys.stderr)
+            progress.diverged = error.as_dict()
         except Terminated as signal_:
             if progress.round > saved_round:
                 self.checkpoints.save(progress)
@@ -155,7 +166,7 @@ class RoundLoop:
         try:
             model = self.aggregator.combine(np.stack([vector for vector, *_ in trained]), sizes[clients], round_)
         except ValueError as error:
-            raise UserError(f"{self.job}: aggregation of round {round_}: {error}") from None
+            raise pool.DivergedError(round_, None, f"aggregation: {error}") from None
         times.append(time.perf_counter())
         evaluation = self.job.settings["evaluation"]
         rounds = before.rounds
@@ -168,27 +179,56 @@ class RoundLoop:
         }
         return Progress(round_, model, rounds, timing, before.resumed_at)
 
-    def _evaluate(self, model: Any, round_: int) -> dict[str, float | None]:
+    def _evaluate(self, model: Tensor, round_: int) -> dict[str, float | None]:
         """Accuracy, ECE, NLL and spread of a model [D] on the whole test set."""
-        import numpy as np
-
         from bflp import metrics
 
-        chunks = self.executor.run(model, [("evaluate", round_, chunk, 0.0) for chunk in range(self.worker.chunks)])
-        probabilities = np.concatenate([chunk for chunk, _ in chunks])
-        labels = np.array(self.worker.data.test_labels)
+        probabilities, _ = self._predictions("evaluate", model, round_, len(self.labels))
         bins = self.job.settings["evaluation"]["ece_bins"]
         log_variances = model[self.worker.layout.log_variances].numpy()
-        return {
-            "accuracy": metrics.accuracy(probabilities, labels),
-            "ece": metrics.expected_calibration_error(probabilities, labels, bins),
-            "nll": metrics.negative_log_likelihood(probabilities, labels),
+        result: dict[str, float | None] = {
+            "accuracy": metrics.accuracy(probabilities, self.labels),
+            "ece": metrics.expected_calibration_error(probabilities, self.labels, bins),
+            "nll": metrics.negative_log_likelihood(probabilities, self.labels),
             "spread": metrics.spread(log_variances) if self.job.variational else None,
         }
+        wrong = [name for name, value in result.items() if value is not None and not math.isfinite(value)]
+        if wrong:
+            raise pool.DivergedError(round_, None, f"evaluation: {', '.join(wrong)} not finite")
+        return result
+
+    def _predictions(self, method: str, model: Tensor, round_: int, images: int) -> tuple[Any, Any]:
+        """Probabilities [N, L] and mean entropies [N] for all test images of the data set that `method` stands for."""
+        import numpy as np
+
+        from bflp.federation.worker import chunks
+
+        answers = self.executor.run(model, [(method, round_, chunk, 0.0) for chunk in chunks(images)])
+        probabilities, entropies = zip(*answers, strict=True)
+        return np.concatenate(probabilities), np.concatenate(entropies)
+
+    def final(self, progress: Progress) -> dict[str, Any]:
+        """The parts of the result that describe the final model; all null for a cell that diverged."""
+        if progress.diverged is not None:
+            return {"diverged": progress.diverged, "final": None, "reliability": None, "clients": None}
+        from bflp.federation import final
+
+        # The same noise as in the last round's evaluation, so the same predictions.
+        predictions = self._predictions("evaluate", progress.model, progress.round, len(self.labels))
+        ood = None
+        if self.worker.ood_images is not None:
+            ood, _ = self._predictions("evaluate_ood", progress.model, progress.round, len(self.worker.ood_images))
+        bins = self.job.settings["evaluation"]["ece_bins"]
+        last = {key: value for key, value in progress.rounds[-1].items() if key != "round"}
+        partition = self.worker.partition
+        counts = final.label_counts(
+            partition.indices, partition.offsets, self.worker.train_labels, self.worker.data.labels
+        )
+        return {"diverged": None, **final.describe(last, *predictions, self.labels, bins, ood, counts)}
 
 
-def _checked_inputs(job: Job, worker: Worker) -> str:
-    """Check data and partition against the job; return the hash of the images and labels."""
+def _checked_inputs(job: Job, worker: Worker) -> dict[str, str | None]:
+    """Check data and partition against the job; return the content hashes of all that the cell reads."""
     from bflp.datasets import arrays
     from bflp.partition import files
 
@@ -196,9 +236,16 @@ def _checked_inputs(job: Job, worker: Worker) -> str:
     if data_hash != arrays.read_summary(job.data_file)["sha256"]:
         raise DataError(f"{job.data_file} was changed after it was prepared: delete it and prepare the data set again")
     expected = {"dataset": job.cell["dataset"], "clients": job.cell["clients"], "seed": job.seed}
+    if worker.ood_images is not None and worker.ood_images.shape[1:] != worker.data.train_images.shape[1:]:
+        shapes = f"{worker.ood_images.shape[1:]}, not {worker.data.train_images.shape[1:]}"
+        raise DataError(f"evaluation.out_of_distribution: its images have shape {shapes} as those of the data set")
     expected |= {"name": job.cell["partition"], "settings": job.settings["partition"]}
     files.check(worker.partition, job.partition_file, expected, data_hash, len(worker.data.train_labels))
-    return data_hash
+    return {
+        "dataset": data_hash,
+        "out_of_distribution": arrays.open_prepared(job.ood_file).content_hash() if job.ood_file else None,
+        "partition": worker.partition.content_hash(),
+    }
 
 
 @contextlib.contextmanager
@@ -247,9 +294,10 @@ def _write(
     job: Job,
     worker: Worker,
     progress: Progress,
+    final: dict[str, Any],
     processes: int,
     startup: float,
-    data_hash: str,
+    data: dict[str, str | None],
     result_file: Path,
     model_file: Path,
 ) -> None:
@@ -262,10 +310,10 @@ def _write(
         "cell": job.cell,
         "settings": job.settings,
         "fingerprint": job.fingerprint,
-        "data": {"dataset": data_hash, "partition": worker.partition.content_hash()},
+        "data": data,
         "environment": {**_environment(job, processes), "resumed_at": progress.resumed_at},
         "rounds": progress.rounds,
-        "final": {key: value for key, value in progress.rounds[-1].items() if key != "round"},
+        **final,
         "timing": {**progress.timing, "startup_seconds": startup},
     }
     tensors = {name: tensor.contiguous() for name, tensor in worker.layout.views(progress.model).items()}

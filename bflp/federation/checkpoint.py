@@ -31,7 +31,8 @@ KEPT = 2
 class Progress:
     """Where a cell stands after `round` rounds.
 
-    model [D]; rounds: the evaluated rounds; timing: lists of seconds; resumed_at: rounds at which it went on.
+    model [D]; rounds: the evaluated rounds; timing: lists of seconds; resumed_at: rounds at which it went on;
+    diverged: why the round after it failed (never in a checkpoint).
     """
 
     round: int
@@ -39,6 +40,7 @@ class Progress:
     rounds: list[dict[str, Any]] = field(default_factory=list)
     timing: dict[str, Any] = field(default_factory=dict)
     resumed_at: list[int] = field(default_factory=list)
+    diverged: dict[str, Any] | None = None
 
     def history(self) -> str:
         return json.dumps(

@@ -17,7 +17,7 @@ from bflp.models.network import Network
 from bflp.rng import torch_generator
 
 
-class DivergedError(Exception):
+class NotFiniteError(Exception):
     """A client's loss or parameters are no finite numbers any more."""
 
 
@@ -35,7 +35,7 @@ def client_update(
     a cell's settings; address: (seed, round, client), from which all randomness follows.
 
     Loss: mean cross entropy of the batch + KL(posterior || prior) / n. Optimiser: SGD with momentum and weight
-    decay, fresh each round. Raises DivergedError when loss or parameters are not finite.
+    decay, fresh each round. Raises NotFiniteError when loss or parameters are not finite.
     """
     training, samples = settings["training"], len(labels)
     device = str(vector.device)
@@ -69,7 +69,7 @@ def client_update(
             steps += 1
     mean_loss = float(total_loss) / steps
     if not math.isfinite(mean_loss) or not bool(torch.isfinite(parameters).all()):
-        raise DivergedError(f"the loss is {mean_loss} or a parameter is not finite")
+        raise NotFiniteError(f"the loss is {mean_loss} or a parameter is not finite")
     return parameters, mean_loss
 
 

@@ -15,7 +15,8 @@ class Job:
     """One cell to train.
 
     cell: its six coordinates; settings: what determines its result; fingerprint: of the code; aggregator_file: a rule
-    outside the package, or None; data_file, partition_file: its inputs; device: "cpu" or "cuda" (with an index).
+    outside the package, or None; data_file, partition_file: its inputs; device: "cpu" or "cuda" (with an index);
+    ood_file: the prepared out-of-distribution data set, or None.
     """
 
     cell: dict[str, Any]
@@ -25,9 +26,10 @@ class Job:
     data_file: Path
     partition_file: Path
     device: str = "cpu"
+    ood_file: Path | None = None
 
     @classmethod
-    def parse(cls, text: str, data_file: Path, partition_file: Path, device: str) -> Job:
+    def parse(cls, text: str, data_file: Path, partition_file: Path, device: str, ood_file: Path | None = None) -> Job:
         """From the canonical string that the plan of the grid makes. Raises UserError."""
         try:
             job = json.loads(text)
@@ -39,6 +41,7 @@ class Job:
                 data_file,
                 partition_file,
                 device,
+                ood_file,
             )
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"the job is no string that the workflow makes ({error})") from None

@@ -36,12 +36,20 @@ class WorkerFailedError(UserError):
     """A worker process died or raised."""
 
 
-class ClientDivergedError(UserError):
-    """A client's loss or parameters became non-finite."""
+class DivergedError(UserError):
+    """A loss, a parameter or a metric is no finite number any more. client: None for the global model."""
 
-    def __init__(self, round_: int, client: int, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, round_: int, client: int | None, reason: str) -> None:
+        who = "the global model" if client is None else f"client {client}"
+        super().__init__(
+            f"the training diverged in round {round_}, {who}: {reason}. Look at training.learning_rate, "
+            "training.momentum and posterior.log_variance, or set on_divergence: record"
+        )
         self.round, self.client, self.reason = round_, client, reason
+
+    def as_dict(self) -> dict[str, Any]:
+        """Round, client and reason, for the result."""
+        return {"round": self.round, "client": self.client, "reason": self.reason}
 
 
 class Executor(Protocol):
@@ -100,13 +108,13 @@ class PoolExecutor:
             raise self._death(worker, task) from None
 
     def receive(self, worker: int, task: Task | None) -> Any:
-        """A worker's next answer. Raises WorkerFailedError, or ClientDivergedError."""
+        """A worker's next answer. Raises WorkerFailedError, or DivergedError."""
         try:
             kind, content = self.pipes[worker].recv()
         except (EOFError, OSError):
             raise self._death(worker, task) from None
         if kind == "diverged":
-            raise ClientDivergedError(*content)
+            raise DivergedError(*content)
         if kind == "raised":
             raise WorkerFailedError(f"a worker process raised in {_describe(task)}:\n{content}")
         return content
@@ -180,7 +188,7 @@ def _serve(pipe: connection.Connection, job: Job) -> None:
                 continue
             try:
                 answer: tuple[str, Any] = ("done", _run_task(worker, vector, message))
-            except ClientDivergedError as error:
+            except DivergedError as error:
                 answer = ("diverged", (error.round, error.client, error.reason))
             except Exception:
                 answer = ("raised", traceback.format_exc())
@@ -188,17 +196,17 @@ def _serve(pipe: connection.Connection, job: Job) -> None:
 
 
 def _run_task(worker: Worker, vector: Tensor, task: Task) -> Any:
-    from bflp.federation.client import DivergedError
+    from bflp.federation.client import NotFiniteError
 
     method, round_, item, _ = task
-    if method == "evaluate":
-        return worker.evaluate(vector, round_, item)
+    if method != "train":
+        return getattr(worker, method)(vector, round_, item)
     try:
         start = time.perf_counter()
         trained, loss = worker.train(vector, round_, item)
         return trained.numpy(), loss, time.perf_counter() - start
-    except DivergedError as error:
-        raise ClientDivergedError(round_, item, str(error)) from None
+    except NotFiniteError as error:
+        raise DivergedError(round_, item, str(error)) from None
 
 
 def _die_with_parent() -> None:

@@ -34,8 +34,9 @@ class Worker:
         torch.backends.cudnn.benchmark = False
         self.job = job
         self.data = arrays.open_prepared(job.data_file)
-        self.train_labels = np.array(self.data.train_labels)
+        self.train_labels = self.data.train_labels
         self.partition = partition_files.load(job.partition_file)
+        self.ood_images = arrays.open_prepared(job.ood_file).test_images if job.ood_file else None
         self.layout = Layout(self.data.image_shape, self.data.labels, job.variational)
         self.network = Network(self.layout, posterior_of(job), job.device)
 
@@ -50,21 +51,31 @@ class Worker:
         return trained.cpu(), loss
 
     def evaluate(self, vector: Tensor, round_: int, chunk: int) -> tuple[Floats, Floats]:
-        """Probabilities [n, L] and mean entropies [n] for one chunk of the test images."""
-        images = self._pixels(self.data.test_images[chunk * EVALUATION_CHUNK : (chunk + 1) * EVALUATION_CHUNK])
-        generator = torch_generator(self.job.seed, "evaluation noise", round_, chunk, device=self.job.device)
+        """Probabilities [n, L] and mean entropies [n] (of the Monte Carlo samples) for one chunk of the test images."""
+        return self._predict(vector, self.data.test_images, "evaluation noise", round_, chunk)
+
+    def evaluate_ood(self, vector: Tensor, round_: int, chunk: int) -> tuple[Floats, Floats]:
+        """As `evaluate`, for the out-of-distribution data set."""
+        assert self.ood_images is not None
+        return self._predict(vector, self.ood_images, "out-of-distribution noise", round_, chunk)
+
+    def _predict(
+        self, vector: Tensor, all_images: NDArray[np.uint8], purpose: str, round_: int, chunk: int
+    ) -> tuple[Floats, Floats]:
+        images = self._pixels(all_images[chunk * EVALUATION_CHUNK : (chunk + 1) * EVALUATION_CHUNK])
+        generator = torch_generator(self.job.seed, purpose, round_, chunk, device=self.job.device)
         samples = self.job.settings["evaluation"].get("monte_carlo_samples", 1)
         probabilities, entropies = self.network.predict(vector.to(self.job.device), images, samples, generator)
         return probabilities.cpu().numpy(), entropies.cpu().numpy()
 
-    @property
-    def chunks(self) -> int:
-        """Number of chunks of the test set."""
-        return -(-len(self.data.test_labels) // EVALUATION_CHUNK)
-
     def _pixels(self, images: NDArray[np.uint8]) -> Tensor:
         """uint8 [n, C, H, W] -> float32 in [0, 1] on the device."""
         return torch.from_numpy(np.array(images)).to(self.job.device).float().div_(255)
+
+
+def chunks(images: int) -> range:
+    """The evaluation chunks of so many images."""
+    return range(-(-images // EVALUATION_CHUNK))
 
 
 def posterior_of(job: Job) -> Posterior:

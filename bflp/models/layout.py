@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -41,8 +42,8 @@ class Layout:
         channels, height, width = self.image_shape
         if channels < 1 or min(height, width) < SMALLEST_SIDE:
             raise ValueError(
-                f"LeNet needs images of at least 1x{SMALLEST_SIDE}x{SMALLEST_SIDE} (channels x height x width), "
-                f"got {channels}x{height}x{width}"
+                f"LeNet needs images of at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels and one channel, "
+                f"got {channels}x{height}x{width} (channels x height x width)"
             )
         if self.labels < 2:
             raise ValueError(f"a classifier needs at least 2 labels, got {self.labels}")
@@ -51,13 +52,13 @@ class Layout:
     def feature_size(self) -> int:
         """Numbers per image that the convolutional part hands to the first dense layer."""
         _, height, width = self.image_shape
-        return MAPS[1] * _side_after_convolutions(height) * _side_after_convolutions(width)
+        return MAPS[1] * features_along(height) * features_along(width)
 
     @cached_property
     def dense_shapes(self) -> tuple[tuple[int, int], ...]:
         """(outputs, inputs) of the three dense layers, the shapes of their weight matrices."""
         widths = (self.feature_size, *HIDDEN, self.labels)
-        return tuple((outputs, inputs) for inputs, outputs in zip(widths[:-1], widths[1:], strict=True))
+        return tuple((outputs, inputs) for inputs, outputs in pairwise(widths))
 
     @cached_property
     def units(self) -> int:
@@ -143,8 +144,8 @@ class Layout:
         return self.dense_shapes[int(layer.removeprefix("dense")) - 1][1]
 
 
-def _side_after_convolutions(pixels: int) -> int:
-    """A side of the image after two rounds of an unpadded 5x5 convolution and pooling by 2."""
+def features_along(pixels: int) -> int:
+    """What is left of a side of the image after two rounds of unpadded 5x5 convolution and pooling by 2."""
     for _ in MAPS:
         pixels = (pixels - KERNEL + 1) // 2
     return pixels

@@ -3,18 +3,19 @@
 Local training is many small steps (64 images, a few MFLOP per layer), where autograd, memory allocation and
 generic pooling kernels cost more than the arithmetic. What is done about it:
 
-- Convolution and 2x2 max pooling are one matrix product: the four outputs that compete in a pooling window are
-  computed side by side from their common 6x6 patch (see PooledConvolution). Pooling is then the elementwise
-  maximum of four contiguous blocks, and the column matrix is 2.8 times smaller than with one 5x5 patch per output.
+- Convolution and 2x2 max pooling are one matrix product: the four outputs that compete in a pooling window
+  are computed side by side from their common 6x6 patch (see PooledConvolution). Pooling is then the maximum
+  of four contiguous blocks, and the column matrix 2.8 times smaller than with one 5x5 patch per output.
 - Inside the network the batch is the *last* dimension, [maps, y, x, B] and [units, B], so that every copy and
   addition of a shifted image moves runs of at least B contiguous floats.
-- Pooling comes before ReLU (the two commute), on a quarter of the numbers.
+- ReLU comes after pooling (the two commute) and so has a quarter of the numbers.
+- Large results go to buffers that exist: a fresh 160 kB tensor costs more in page faults than its exp().
 
-The same operations run on CPU and CUDA; none of them synchronises with the device or is non-deterministic.
+The same operations run on CPU and CUDA; none synchronises with the device, none is non-deterministic.
 
-Networks and loss: How to Combine Variational Bayesian Networks in Federated Learning, arXiv 2206.10897. Local
-reparameterisation: D. P. Kingma, T. Salimans, M. Welling: Variational Dropout and the Local Reparameterization
-Trick, 2015, arXiv 1506.02557. bflp.models.plain has the same mathematics in standard layers.
+The networks and their loss: How to Combine Variational Bayesian Networks in Federated Learning, arXiv
+2206.10897. Local reparameterisation: D. P. Kingma, T. Salimans, M. Welling: Variational Dropout and the Local
+Reparameterization Trick, 2015, arXiv 1506.02557. bflp.models.plain is the same in standard layers.
 """
 
 import math
@@ -26,11 +27,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bflp.models.layout import KERNEL, MAPS, Layout
+from bflp.models.layout import KERNEL, MAPS, Layout, features_along
 
 VARIANCE_FLOOR = 1e-8  # added to an output's variance, keeps the square root's gradient finite
 PATCH = KERNEL + 1  # side of the input patch below a 2x2 window of convolution outputs
-LARGEST_CHUNK = 128  # images whose features are computed at once: the buffers stay within the cache
+LARGEST_CHUNK = 100  # images whose features are computed at once: the buffers stay within the cache
 KEPT_BATCH_SIZES = 4  # batch sizes whose buffers are kept
 
 aten = torch.ops.aten
@@ -42,10 +43,10 @@ MEANS, LOG_VARIANCES = "means", "log_variances"  # of all layers, among the name
 class Posterior:
     """The prior of the variational weights, and how their log variances are kept within bounds.
 
-    prior_mean, prior_standard_deviation: the prior N(mean, sd^2) of every weight. bounds: of the natural logarithm
-    of a weight's variance. enforce: "clamp" uses the log variance clamped to the bounds, which passes no gradient
-    to a value at or beyond a bound; with "project" the caller moves parameters into the bounds after each step,
-    they are used as they are, and gradients always pass.
+    prior_mean, prior_standard_deviation: the prior N(mean, sd^2) of every weight. bounds: of the natural
+    logarithm of a weight's variance. enforce: "clamp" uses the log variance clamped to the bounds, passing no
+    gradient to a value at or beyond a bound; with "project" the caller moves parameters into the bounds after
+    each step, they are used as they are, and gradients always pass.
     """
 
     prior_mean: float = 0.0
@@ -57,7 +58,7 @@ class Posterior:
         if self.enforce not in ("clamp", "project"):
             raise ValueError(f'enforce is "clamp" or "project", got {self.enforce!r}')
         if not self.prior_standard_deviation > 0.0:
-            raise ValueError(f"the prior's standard deviation must be positive, got {self.prior_standard_deviation}")
+            raise ValueError(f"the prior needs a positive deviation, not {self.prior_standard_deviation}")
         if not self.bounds[0] < self.bounds[1]:
             raise ValueError(f"the bounds of the log variance must be (lower, upper), got {self.bounds}")
 
@@ -65,12 +66,13 @@ class Posterior:
 class PooledConvolution:
     """relu(maxpool(convolution(x) + bias)) with a 5x5 kernel and 2x2 pooling, forward and backward.
 
-    The outputs (dy, dx) in {0, 1}^2 of one pooling window see the same 6x6 patch of the input, each through the
-    5x5 kernel shifted by (dy, dx). With the four shifted kernels as rows, [4 maps, 36 C], a window is one column of
-    a matrix product: 1.44 times the multiplications of the convolution, in a better shape, on far fewer data.
+    The outputs (dy, dx) in {0, 1}^2 of one pooling window see the same 6x6 patch of the input, each through
+    the 5x5 kernel shifted by (dy, dx). With the four shifted kernels as rows, [4 maps, 36 C], a window is one
+    column of a matrix product: 1.44 times the multiplications of the convolution, but in a better shape and
+    on far fewer data.
 
-    windows: [C, 6, 6, ..., B], a view of the input buffer with each window's patch; "..." is the order in which
-    the windows (pooled outputs) are wanted. N is the number of windows times B.
+    windows: a view of the input buffer with each window's patch, [C, 6, 6, ..., B], or 3, 2 for a 6; "..." is
+    the order in which the windows (pooled outputs) are wanted. N is the number of windows times B.
     """
 
     def __init__(self, windows: Tensor, maps: int) -> None:
@@ -110,12 +112,12 @@ class PooledConvolution:
         torch.add(first, second, out=weight_out).add_(third).add_(fourth)
 
     def backward_to_columns(self) -> None:
-        """After backward(): replaces the columns by their gradients, each patch's share of that by the input."""
+        """After backward(): replaces the columns by their gradients, each patch's share of the input's."""
         torch.mm(self.kernels.t(), self.responses_as_matrix, out=self.columns)
 
 
 class Pair:
-    """Pairs of numbers of which the larger one is taken: first = values[..., 0, :, :], second = values[..., 1, :, :]."""
+    """Pairs of numbers, values[..., 0, :, :] and values[..., 1, :, :], of which the larger one is taken."""
 
     def __init__(self, like: Tensor, *shape: int) -> None:
         self.values = like.new_empty(shape)
@@ -135,7 +137,7 @@ class Pair:
 
 
 def _shifted_kernels(matrix: Tensor, maps: int, channels: int) -> Tensor:
-    """[4 maps, 36 C], zero outside the kernels -> its view [dy, dx, maps, C, 5, 5] of the four shifted kernels."""
+    """The view [dy, dx, maps, C, 5, 5] of the shifted kernels in a matrix [4 maps, 36 C], 0 around them."""
     block = maps * channels * PATCH * PATCH
     size = (2, 2, maps, channels, KERNEL, KERNEL)
     stride = (2 * block + PATCH, block + 1, channels * PATCH * PATCH, PATCH * PATCH, PATCH, 1)
@@ -148,13 +150,13 @@ class Convolutions:
     Pooling drops odd last rows and columns, so only the part of the image that reaches a feature is read: for
     R x S features per map the first stage yields 2R + 4 rows, from 4R + 12 rows of the image.
 
-    The first stage's output is kept by the parity of its coordinates, [maps, y % 2, x % 2, y // 2, x // 2, B]:
-    the second stage moves in steps of 2, so what it reads and writes for one place of the patch lies together.
+    The first stage's output is kept by parity of the coordinates, [maps, y % 2, x % 2, y // 2, x // 2, B], as
+    the second stage moves in steps of 2: what it reads for one place of the patch lies together.
     """
 
     def __init__(self, layout: Layout, batch: int, like: Tensor) -> None:
         channels, height, width = layout.image_shape
-        rows, columns = (_features_along(side) for side in (height, width))
+        rows, columns = features_along(height), features_along(width)
         self.images = like.new_empty(channels, height, width, batch)
         self.pixels = self.images.view(-1, batch)
         half_rows, half_columns = rows + 2, columns + 2
@@ -173,7 +175,7 @@ class Convolutions:
         self.shares = self._shares(rows, columns)
 
     def _shares(self, rows: int, columns: int) -> list[tuple[Tensor, Tensor]]:
-        """For each of the 3x3 places of 2x2 pixels in a patch: (where it lies in hidden_gradient, its share)."""
+        """For each of the 3x3 places of 2x2 pixels in a patch: where it is in hidden_gradient, its share."""
         hidden = self.hidden_gradient.view(self.by_parity)
         patches = self.stage2.columns_as_windows
         return [
@@ -198,11 +200,6 @@ class Convolutions:
         for target, share in self.shares:
             target.add_(share)
         self.stage1.backward(self.hidden_gradient, gradients["conv1.weight"], gradients["conv1.bias"])
-
-
-def _features_along(side: int) -> int:
-    """Pixels along a side of the image -> features along it."""
-    return ((side - KERNEL + 1) // 2 - KERNEL + 1) // 2
 
 
 class WeightDistributions:
@@ -232,21 +229,24 @@ class WeightDistributions:
 
     def divergence(self, means: Tensor) -> Tensor:
         """KL(q || prior) in nats: the sum of (v / p + (mu - m)^2 / p - 1 - log(v / p)) / 2."""
-        shifts = torch.sub(means, self.posterior.prior_mean, out=self.shifts)
+        shifts = self.shifts.copy_(means)
+        if self.posterior.prior_mean != 0.0:
+            shifts.sub_(self.posterior.prior_mean)
         scaled = (self.variances.sum() + shifts.dot(shifts)) * self.precision
         constant = self.count * (1.0 + math.log(self.precision))
         return (scaled - self.used_log_variances.sum() - constant) * 0.5
 
-    def add_gradient(self, weight: float, log_variances: Tensor, by_means: Tensor, by_variances: Tensor) -> None:
-        """Adds the gradient of weight * divergence in place, after divergence(); by_variances turns into that by
-        the log variances."""
+    def add_gradient(self, weight: float, log_variances: Tensor, by_means: Tensor, by_both: Tensor) -> None:
+        """Adds the gradient of weight * divergence(), which must have been called, in place.
+
+        by_both: twice the gradient by the variances, turned into the one by the log variances.
+        """
         by_means.add_(self.shifts, alpha=weight * self.precision)
-        by_variances.add_(weight * self.precision).mul_(self.variances).sub_(weight).mul_(0.5)
+        by_both.add_(weight * self.precision).mul_(self.variances).sub_(weight).mul_(0.5)
         if self.posterior.enforce == "clamp":
-            # no gradient at the bounds or beyond: torch's clamp and hardtanh agree in that
-            aten.hardtanh_backward.grad_input(
-                by_variances, log_variances, *self.posterior.bounds, grad_input=by_variances
-            )
+            # nothing passes at a bound or beyond: torch's hardtanh has the convention of its clamp
+            lower, upper = self.posterior.bounds
+            aten.hardtanh_backward.grad_input(by_both, log_variances, lower, upper, grad_input=by_both)
 
 
 class Dense:
@@ -281,17 +281,16 @@ class VariationalDense(Dense):
 
     weight = "mean"
 
-    noise: Tensor  # [O, B]
-
-    def __init__(self, name: str, variance: Tensor, batch: int) -> None:
-        """variance [O, I]: the buffer where the weights' variances are found."""
+    def __init__(self, name: str, variance: Tensor, noise: Tensor) -> None:
+        """variance [O, I], noise [O, B]: the buffers where these are found."""
         outputs, inputs = variance.shape
-        super().__init__(name, (outputs, inputs), batch, variance)
+        super().__init__(name, (outputs, inputs), noise.shape[1], variance)
         self.variance = variance
+        self.noise = noise
         self.floor = variance.new_tensor(VARIANCE_FLOOR)
         self.squares = torch.empty_like(self.input_gradient)
         self.deviation = torch.empty_like(self.output)
-        self.variance_gradient = torch.empty_like(self.output)
+        self.doubled_gradient = torch.empty_like(self.output)
         self.square_gradient = torch.empty_like(self.input_gradient)
 
     def moments(self, x: Tensor, parameters: Tensors) -> tuple[Tensor, Tensor]:
@@ -305,13 +304,15 @@ class VariationalDense(Dense):
         return mean.addcmul_(deviation, self.noise)
 
     def backward(self, gradient: Tensor, parameters: Tensors, gradients: Tensors) -> Tensor:
-        """gradient: by y. Writes those by mean, *variance* and bias, returns that by x.
+        """gradient: by y. Writes those by mean and bias, returns that by x.
 
-        That by the variance goes where that by the log variance is wanted: the caller turns it into it.
+        In the place of that by the log variance it leaves twice that by the *variance*, for
+        WeightDistributions.add_gradient to finish. With u = gradient * noise / s, twice the gradient by s^2,
+        that is u (x^2)^T, and the one by x is mu^T gradient + x * (sigma^2)^T u.
         """
-        by_variance = torch.mul(gradient, self.noise, out=self.variance_gradient).div_(self.deviation)  # twice that
-        torch.mm(by_variance, self.squares.t(), out=gradients[f"{self.name}.log_variance"])
-        torch.mm(self.variance.t(), by_variance, out=self.square_gradient)
+        doubled = torch.mul(gradient, self.noise, out=self.doubled_gradient).div_(self.deviation)
+        torch.mm(doubled, self.squares.t(), out=gradients[f"{self.name}.log_variance"])
+        torch.mm(self.variance.t(), doubled, out=self.square_gradient)
         by_input = super().backward(gradient, parameters, gradients)
         return by_input.addcmul_(self.square_gradient, self.input)
 
@@ -321,16 +322,14 @@ class Head:
 
     def __init__(self, layout: Layout, batch: int, like: Tensor, variances: Sequence[Tensor]) -> None:
         """variances: of the dense weights, [O, I] each; empty for the deterministic network."""
-        names = [f"dense{number}" for number, _ in enumerate(layout.dense_shapes, start=1)]
+        names = ("dense1", "dense2", "dense3")
+        self.noise = like.new_empty(layout.units, batch)
         self.layers: Sequence[Dense]
         if layout.variational:
-            self.layers = [VariationalDense(*each, batch) for each in zip(names, variances, strict=True)]
+            noise = self.noise.split([len(variance) for variance in variances])
+            self.layers = [VariationalDense(*each) for each in zip(names, variances, noise, strict=True)]
         else:
             self.layers = [Dense(*each, batch, like) for each in zip(names, layout.dense_shapes, strict=True)]
-        self.noise = like.new_empty(layout.units, batch)
-        if layout.variational:
-            for layer, noise in zip(self.layers, self.noise.split([len(v) for v in variances]), strict=True):
-                layer.noise = noise
         self.classes = torch.arange(layout.labels, device=like.device).unsqueeze(1)
 
     def forward(self, features: Tensor, parameters: Tensors) -> Tensor:
@@ -378,7 +377,7 @@ class Network:
         self.layout = layout
         self.posterior = posterior
         self.device = torch.device(device)
-        self._distributions = lru_cache(1)(self._new_distributions)
+        self._distributions = lru_cache(None)(self._new_distributions)
         self._convolutions = lru_cache(KEPT_BATCH_SIZES)(self._new_convolutions)
         self._head = lru_cache(KEPT_BATCH_SIZES)(self._new_head)
         self._parameter_views = _Views(layout)
@@ -394,12 +393,12 @@ class Network:
         kl_weight: float,
         out: Tensor,
     ) -> Tensor:
-        """The loss of a batch, a scalar tensor; writes its gradient by the parameters into `out`.
+        """The loss of a batch, a scalar tensor to read; writes its gradient by the parameters into `out`.
 
-        vector [D]; images [B, C, H, W] in [0, 1]; labels int64 [B]; noise [B, units] standard normal numbers, the
-        first layer's first, or None for the deterministic network; out [D].
+        vector [D]; images [B, C, H, W] in [0, 1]; labels int64 [B]; noise [B, units] standard normal numbers,
+        the first layer's first, or None for the deterministic network; out [D].
 
-        loss = mean cross entropy over the batch + kl_weight * KL(q || prior), in nats, summed over all weights.
+        loss = mean cross entropy of the batch + kl_weight * KL(q || prior) summed over all weights, in nats.
         """
         parameters, gradients = self._parameter_views(vector), self._gradient_views(out)
         convolutions = self._convolutions(len(images), vector.dtype)
@@ -415,22 +414,24 @@ class Network:
         convolutions.backward(head.backward(gradient, parameters, gradients), gradients)
         if self.layout.variational:
             loss.add_(distributions.divergence(parameters[MEANS]), alpha=kl_weight)
-            distributions.add_gradient(kl_weight, parameters[LOG_VARIANCES], gradients[MEANS], gradients[LOG_VARIANCES])
+            kl_gradients = gradients[MEANS], gradients[LOG_VARIANCES]
+            distributions.add_gradient(kl_weight, parameters[LOG_VARIANCES], *kl_gradients)
         return loss
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def features(self, vector: Tensor, images: Tensor) -> Tensor:
         """What the convolutional part makes of images [B, C, H, W]: [B, feature_size]."""
         return self._features(self._parameter_views(vector), images, vector).t()
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def predict(
         self, vector: Tensor, images: Tensor, samples: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """(probabilities [B, L], mean entropy [B]) of images [B, C, H, W], averaged over Monte Carlo samples.
 
-        The entropy in nats is that of each sample's own softmax. The noise is drawn sample by sample, for each as
-        one [units, B] tensor, the first layer's units first; so it depends on how the images are cut into calls.
+        The entropy in nats is that of each sample's own softmax. The noise is drawn sample by sample, for
+        each as one [units, B] tensor, the first layer's units first, so it depends on how images are cut into
+        calls.
         The deterministic network has one sample and draws nothing.
         """
         parameters = self._parameter_views(vector)
@@ -459,12 +460,17 @@ class Network:
             features[:, start : start + len(chunk)] = convolutions.forward(chunk, parameters)
         return features
 
+    # Buffers are ordinary tensors whichever mode their first user is in, so that every mode can write them.
+
+    @torch.inference_mode(False)
     def _new_distributions(self, dtype: torch.dtype) -> WeightDistributions:
         return WeightDistributions(self.layout, self.posterior, self._empty(dtype))
 
+    @torch.inference_mode(False)
     def _new_convolutions(self, batch: int, dtype: torch.dtype) -> Convolutions:
         return Convolutions(self.layout, batch, self._empty(dtype))
 
+    @torch.inference_mode(False)
     def _new_head(self, batch: int, dtype: torch.dtype) -> Head:
         variances = self._distributions(dtype).by_layer if self.layout.variational else ()
         return Head(self.layout, batch, self._empty(dtype), variances)

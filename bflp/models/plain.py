@@ -28,8 +28,8 @@ def kl_divergence(mean: Tensor, log_variance: Tensor, prior_mean: float, prior_s
 class VariationalLinear(nn.Module):
     """A dense layer whose weights are independent normals, by local reparameterisation.
 
-    Given x [B, I] the outputs [B, O] are normal with mean x mu^T + b and variance x^2 (sigma^2)^T, and are drawn
-    as such: one number per output instead of one per weight.
+    Given x [B, I] the outputs [B, O] are normal with mean x mu^T + b and variance x^2 (sigma^2)^T, and are
+    drawn as such: one number per output instead of one per weight.
     """
 
     def __init__(self, inputs: int, outputs: int, posterior: Posterior) -> None:
@@ -50,8 +50,8 @@ class VariationalLinear(nn.Module):
         return mean + (variance + VARIANCE_FLOOR).sqrt() * noise
 
     def kl_divergence(self) -> Tensor:
-        prior = self.posterior
-        return kl_divergence(self.mean, self.used_log_variance(), prior.prior_mean, prior.prior_standard_deviation)
+        mean, sd = self.posterior.prior_mean, self.posterior.prior_standard_deviation
+        return kl_divergence(self.mean, self.used_log_variance(), mean, sd)
 
 
 class LeNet(nn.Module):
@@ -62,9 +62,10 @@ class LeNet(nn.Module):
         self.conv1 = nn.Conv2d(layout.image_shape[0], MAPS[0], KERNEL)
         self.conv2 = nn.Conv2d(MAPS[0], MAPS[1], KERNEL)
         self.variational = layout.variational
-        for number, (outputs, inputs) in enumerate(layout.dense_shapes, start=1):
-            dense = VariationalLinear(inputs, outputs, posterior) if self.variational else nn.Linear(inputs, outputs)
-            self.add_module(f"dense{number}", dense)
+        self.dense1, self.dense2, self.dense3 = (
+            VariationalLinear(inputs, outputs, posterior) if self.variational else nn.Linear(inputs, outputs)
+            for outputs, inputs in layout.dense_shapes
+        )
 
     def load_vector(self, layout: Layout, vector: Tensor) -> None:
         """Takes over dtype, device and values of a flat vector [D]."""
@@ -114,7 +115,7 @@ def plain_gradient(
     kl_weight: float,
     posterior: Posterior,
 ) -> tuple[Tensor, Tensor]:
-    """The loss and its gradient [D], by autograd; arguments as for Network.gradient, in the vector's dtype."""
+    """The loss and its gradient [D] by autograd; arguments as for Network.gradient, in the vector's dtype."""
     network = LeNet(layout, posterior)
     network.load_vector(layout, vector)
     loss = network.loss(images.to(vector), labels, None if noise is None else noise.to(vector), kl_weight)

@@ -82,7 +82,7 @@ def load(path: Path) -> Partition:
     """Read a partition file. Raises DataError where it is missing or broken."""
     try:
         with np.load(path, allow_pickle=False) as archive:
-            job = json.loads(str(archive["job"]))
+            job = dict(json.loads(str(archive["job"])))
             partition = Partition(archive["indices"], archive["offsets"], job)
     except FileNotFoundError:
         raise DataError(f"there is no partition file {path}: make it first (snakemake partition)") from None
@@ -94,10 +94,17 @@ def load(path: Path) -> Partition:
 
 
 def check(partition: Partition, path: Path, job: dict[str, Any], data_hash: str, samples: int) -> None:
-    """Raise DataError unless the file was made from `job` and this data, and covers every sample once."""
+    """Raise DataError unless the file was made from `job` and this data, and gives every sample to one client."""
     for key, wanted in (*job.items(), ("data", data_hash)):
         if partition.job.get(key) != wanted:
             raise DataError(f"{path} was made from another {key}: delete it and run snakemake again")
-    counts = np.bincount(partition.indices, minlength=samples) if partition.indices.min() >= 0 else np.zeros(0)
-    if len(counts) != samples or (counts != 1).any() or partition.offsets[-1] != samples:
+    indices, offsets = partition.indices, partition.offsets
+    each_once = indices.dtype == np.int64 and np.array_equal(np.sort(indices, axis=None), np.arange(samples))
+    if (
+        not each_once
+        or indices.ndim != 1
+        or offsets.shape != (job["clients"] + 1,)
+        or (offsets[0], offsets[-1]) != (0, samples)
+        or (np.diff(offsets) < 1).any()
+    ):
         raise DataError(f"{path} does not give each of the {samples} samples to one client: delete it")

@@ -35,6 +35,11 @@ def split(
     parts: list[list[NDArray[np.int64]]] = [[] for _ in range(clients)]
     for name, clients_of_label in zip(names, holders, strict=True):
         indices = generator.permutation(np.flatnonzero(labels == name))
+        if len(indices) < len(clients_of_label):
+            raise DataError(
+                f"label {name} has {len(indices)} samples, too few for the {len(clients_of_label)} clients that are to "
+                f"share it: lower labels_per_client {wanted}, or use fewer clients"
+            )
         for client, part in zip(clients_of_label, np.array_split(indices, len(clients_of_label)), strict=True):
             parts[client].append(part)
     return [np.concatenate(part) for part in parts]

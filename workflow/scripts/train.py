@@ -41,14 +41,16 @@ def main() -> None:
     workflow = parser.add_argument_group("what the workflow gives instead of --cell and --configfile")
     workflow.add_argument("--job", help="the cell with its settings and fingerprint, as JSON")
     workflow.add_argument("--checkpoint", help="when to save, as JSON", default='{"rounds": 1, "seconds": 2}')
-    for name in ("data", "partition", "result", "model", "checkpoint-folder"):
+    workflow.add_argument("--on-divergence", choices=["stop", "record"], default="stop")
+    for name in ("data", "partition", "ood", "result", "model", "checkpoint-folder"):
         workflow.add_argument(f"--{name}", type=Path)
     arguments = parser.parse_args()
     if arguments.job is None:
         if arguments.cell is None:
             parser.error("name a --cell")
         _fill_in_from_config(arguments)
-    job = Job.parse(arguments.job, arguments.data, arguments.partition, choose_device(arguments.device or "auto"))
+    device = choose_device(arguments.device or "auto")
+    job = Job.parse(arguments.job, arguments.data, arguments.partition, device, arguments.ood)
     check = json.loads(arguments.job)
     check_cell(check)
     run_cell(
@@ -59,6 +61,7 @@ def main() -> None:
         arguments.checkpoint_folder,
         json.loads(arguments.checkpoint),
         lambda: check_cell(check),
+        arguments.on_divergence,
     )
 
 
@@ -80,8 +83,10 @@ def _fill_in_from_config(arguments: argparse.Namespace) -> None:
     arguments.processes = arguments.processes or min(plan.settings.processes, os.cpu_count() or 1)
     if arguments.processes < 1:
         raise ConfigError("--processes must be at least 1")
-    if not arguments.data.exists():
-        _script("prepare.py", cell.dataset, "--settings", plan.settings.canonical())
+    arguments.ood, arguments.on_divergence = plan.ood_file(), plan.settings.on_divergence
+    for dataset in dict.fromkeys([cell.dataset, plan.settings.evaluation.out_of_distribution]):
+        if dataset is not None and not plan.data_file(dataset).exists():
+            _script("prepare.py", dataset, "--settings", plan.settings.canonical())
     if not arguments.partition.exists():
         job = plan.partition_job(cell.dataset, cell.partition, cell.clients, cell.seed)
         _script("partition.py", "--job", job, "--data", arguments.data, "--output", arguments.partition)

@@ -1,0 +1,189 @@
+"""Partition files: round trip, the counts for the eye, and what is refused."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+
+from bflp.errors import DataError
+from bflp.partition import files
+from bflp.partition.files import Partition
+
+DATA_HASH = "d" * 64
+JOB = {
+    "dataset": "toys",
+    "name": "noniid",
+    "clients": 4,
+    "seed": 3,
+    "settings": {"strategy": "dirichlet", "alpha": 0.5, "min_samples": 2},
+    "fingerprint": "f" * 16,
+}
+# As many samples as files.check is told about; label 3 is the largest.
+LABELS = np.random.default_rng(0).permutation(np.repeat(np.arange(4), [30, 20, 7, 3]))
+
+
+@pytest.fixture
+def partition():
+    return files.make(LABELS, JOB, DATA_HASH)
+
+
+def check(partition, job=JOB, data_hash=DATA_HASH, samples=60):
+    files.check(partition, "here/seed3.npz", job, data_hash, samples)
+
+
+def test_round_trip(partition, tmp_path):
+    file = tmp_path / "new" / "folder" / "seed3.npz"
+    files.save(partition, LABELS, file)
+    loaded = files.load(file)
+    np.testing.assert_array_equal(loaded.indices, partition.indices)
+    np.testing.assert_array_equal(loaded.offsets, partition.offsets)
+    assert loaded.job == {**JOB, "data": DATA_HASH}
+    assert loaded.content_hash() == partition.content_hash()
+    assert sorted(path.name for path in file.parent.iterdir()) == ["seed3.csv", "seed3.npz"]
+    check(loaded)
+
+
+def test_same_job_same_file_and_other_seed_another(partition, tmp_path):
+    files.save(partition, LABELS, tmp_path / "one.npz")
+    files.save(files.make(LABELS, JOB, DATA_HASH), LABELS, tmp_path / "two.npz")
+    assert files.load(tmp_path / "one.npz").content_hash() == files.load(tmp_path / "two.npz").content_hash()
+    assert files.make(LABELS, {**JOB, "seed": 4}, DATA_HASH).content_hash() != partition.content_hash()
+
+
+def test_clients_hold_what_offsets_say():
+    partition = Partition(np.array([4, 2, 0, 1, 3]), np.array([0, 2, 5]), {})
+    assert partition.sizes.tolist() == [2, 3]
+    assert partition.client(0).tolist() == [4, 2]
+    assert partition.client(1).tolist() == [0, 1, 3]
+
+
+def test_counts_in_the_csv(tmp_path):
+    labels = np.array([0, 2, 2, 0, 2])
+    files.save(Partition(np.array([4, 2, 0, 1, 3]), np.array([0, 2, 5]), {}), labels, tmp_path / "p.npz")
+    rows = list(csv.reader((tmp_path / "p.csv").read_text().splitlines()))
+    assert rows == [
+        ["client", "samples", "label0", "label1", "label2"],
+        ["0", "2", "0", "0", "2"],
+        ["1", "3", "2", "0", "1"],
+    ]
+
+
+def test_more_clients_than_samples_names_the_partition():
+    with pytest.raises(DataError, match="partition noniid of toys: 61 clients are more than the 60 training samples"):
+        files.make(LABELS, {**JOB, "clients": 61}, DATA_HASH)
+
+
+def test_a_strategy_s_error_names_the_partition():
+    settings = {"strategy": "labels", "labels_per_client": 9}
+    with pytest.raises(DataError, match="^partition noniid of toys: labels_per_client 9"):
+        files.make(LABELS, {**JOB, "settings": settings}, DATA_HASH)
+
+
+@pytest.mark.parametrize(
+    ("key", "other"),
+    [
+        ("dataset", "other"),
+        ("name", "iid"),
+        ("clients", 5),
+        ("seed", 4),
+        ("settings", {**JOB["settings"], "alpha": 0.6}),
+    ],
+)
+def test_check_refuses_a_file_of_another_job(partition, key, other):
+    with pytest.raises(DataError, match=rf"here/seed3\.npz was made from another {key}: delete it"):
+        check(partition, job={**JOB, key: other})
+
+
+def test_check_refuses_a_file_of_other_data(partition):
+    with pytest.raises(DataError, match="was made from another data"):
+        check(partition, data_hash="e" * 64)
+
+
+def _swap_for_another(indices):
+    indices[5] = indices[6]
+
+
+def _negative(indices):
+    indices[0] = -1
+
+
+def _too_large(indices):
+    indices[0] = 60
+
+
+@pytest.mark.parametrize("tamper", [_swap_for_another, _negative, _too_large])
+def test_check_refuses_samples_that_are_missing_twice_or_unknown(partition, tamper):
+    tamper(partition.indices)
+    with pytest.raises(DataError, match=r"here/seed3\.npz does not give each of the 60 samples to one client"):
+        check(partition)
+
+
+@pytest.mark.parametrize(
+    ("indices", "offsets"),
+    [
+        (np.arange(60), [0, 15, 30, 45, 59]),  # the last sample is lost
+        (np.arange(60), [1, 15, 30, 45, 60]),  # the first
+        (np.arange(60), [0, 30, 15, 45, 60]),  # backwards: twice
+        (np.arange(60), [0, 30, 30, 45, 60]),  # a client without samples
+        (np.arange(60), [0, 30, 60]),  # other clients
+        (np.arange(60), []),
+        (np.arange(59), [0, 15, 30, 45, 60]),
+        (np.arange(0), [0, 0, 0, 0, 0]),
+        (np.arange(60.0), [0, 15, 30, 45, 60]),  # no whole numbers
+        (np.arange(60).reshape(6, 10), [0, 15, 30, 45, 60]),
+    ],
+)
+def test_check_refuses_wrong_shapes_and_offsets(partition, indices, offsets):
+    with pytest.raises(DataError, match="does not give each of the 60 samples to one client"):
+        check(Partition(indices, np.array(offsets, dtype=np.int64), partition.job))
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(DataError, match=rf"there is no partition file {re.escape(str(tmp_path / 'p.npz'))}"):
+        files.load(tmp_path / "p.npz")
+
+
+def test_truncated_file(partition, tmp_path):
+    file = tmp_path / "p.npz"
+    files.save(partition, LABELS, file)
+    content = file.read_bytes()
+    for length in range(0, len(content), 41):
+        file.write_bytes(content[:length])
+        with pytest.raises(DataError, match=rf"{re.escape(str(file))} is broken .*: delete it"):
+            files.load(file)
+
+
+def test_flipped_bits_are_noticed_or_harmless(partition, tmp_path):
+    """A flip in the archive's unused fields, such as a time, is harmless; nothing else may get through."""
+    file = tmp_path / "p.npz"
+    files.save(partition, LABELS, file)
+    content = file.read_bytes()
+    noticed = 0
+    for position in range(0, len(content), 3):
+        damaged = bytearray(content)
+        damaged[position] ^= 1 << position % 8
+        file.write_bytes(damaged)
+        try:
+            loaded = files.load(file)
+        except DataError as error:
+            assert str(file) in str(error)
+            noticed += 1
+        else:
+            assert loaded.content_hash() == partition.content_hash()
+            assert loaded.job == partition.job
+    assert noticed > len(content) / 3 / 2
+
+
+def test_an_archive_of_something_else(tmp_path):
+    file = tmp_path / "p.npz"
+    np.savez(file, indices=np.arange(3), job=np.array(json.dumps({})))
+    with pytest.raises(DataError, match="is broken"):
+        files.load(file)
+    np.savez(file, indices=np.arange(3), offsets=np.arange(3), job=np.array("no JSON"))
+    with pytest.raises(DataError, match="is broken"):
+        files.load(file)
+    np.savez(file, indices=np.arange(3), offsets=np.arange(3), job=np.array('"no mapping"'))
+    with pytest.raises(DataError, match="is broken"):
+        files.load(file)
