@@ -23,7 +23,7 @@ setup: .venv/installed
 
 demo: setup
 	@echo "Training 48 small cells: 12 rows x 2 partitions x 2 seeds"
-	@$(BIN)/snakemake --cores all --configfile examples/demo.yaml
+	@$(BIN)/snakemake --cores all --configfile examples/demo.yaml --quiet rules reason host
 	@$(BIN)/python workflow/scripts/tables.py --configfile config.yaml examples/demo.yaml --show
 
 test: setup

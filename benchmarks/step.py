@@ -40,7 +40,7 @@ def plain_step(layout: Layout, vector: torch.Tensor, images: torch.Tensor, label
     def step() -> None:
         noise = torch.randn(BATCH, layout.units) if layout.variational else None
         optimiser.zero_grad()
-        network.loss(images, labels, noise, KL_WEIGHT).backward()  # type: ignore[no-untyped-call]
+        network.loss(images, labels, noise, KL_WEIGHT).backward()
         optimiser.step()
 
     return step

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from bflp import aggregators
 from bflp.datasets import registry
@@ -54,9 +54,16 @@ def _not_boolean(value: Any) -> Any:
 
 
 def _path(value: Any) -> Any:
-    if isinstance(value, str) and (not value.strip() or _BAD_IN_PATH.search(value)):
+    if not isinstance(value, str):
+        return value
+    if not value.strip():
+        raise ValueError("must be a path, not empty")
+    if _BAD_IN_PATH.search(value):
         raise ValueError("must be a path without braces, quotes, wildcards, '$', backslashes or control characters")
-    return value
+    if value.startswith(("~", "-")):
+        raise ValueError("must be a path that does not begin with '~' (it is not expanded) or '-'")
+    # Without doubled or trailing slashes: file names are compared as text.
+    return str(Path(value))
 
 
 PositiveInt = Annotated[int, BeforeValidator(_not_boolean), Field(gt=0, lt=2**31)]
@@ -109,10 +116,8 @@ class Grid(Section):
 class Augment(Section):
     """Augmentation of training images, drawn anew for each image in each epoch."""
 
-    crop_padding: int = Field(
+    crop_padding: Annotated[int, BeforeValidator(_not_boolean), Field(ge=0, le=15)] = Field(
         default=0,
-        ge=0,
-        le=15,
         description="Reflect-pad by this many pixels, then crop to the old size at random; 0: off.",
     )
     flip_probability: Share = Field(default=0.0, description="Probability of a horizontal flip.")
@@ -279,6 +284,17 @@ class Settings(Section):
     results_dir: PathText = "results"
     data_dir: PathText = "data"
 
+    @field_validator("setups", mode="before")
+    @classmethod
+    def _no_setup_twice(cls, value: Any) -> Any:
+        # 10 and "10" are two keys to YAML.
+        if isinstance(value, Mapping):
+            keys = [str(key) for key in value]
+            twice = sorted({key for key in keys if keys.count(key) > 1})
+            if twice:
+                raise ValueError(f"{', '.join(twice)} is there twice, as a number and as a text in quotes")
+        return value
+
     @model_validator(mode="after")
     def _names_are_known(self) -> Settings:
         for section in ("datasets", "partitions"):
@@ -394,22 +410,24 @@ def _require(where: str, names: Iterable[Any], known: Iterable[Any], otherwise: 
     known = list(known)
     for name in names:
         if name not in known:
-            listed = ", ".join(map(str, known))
+            listed = ", ".join(map(str, known)) or "none"
             raise ValueError(f"{where}: unknown {name!r}{_nearest(name, known)} (known: {listed}; {otherwise})")
 
 
 def _nearest(name: Any, known: Iterable[Any]) -> str:
+    if not isinstance(name, str):
+        return ""
     by_lower = {str(candidate).lower(): candidate for candidate in known}
-    near = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     return f" - did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
 def _explain(detail: Any) -> str:
     """One line for one of pydantic's errors."""
-    # A discriminated union adds the tag to the location; leave it out.
-    place = [str(part) for part in detail["loc"] if part not in ("iid", "dirichlet", "labels", "quantity")]
-    if len(detail["loc"]) > 1 and detail["loc"][0] == "partitions":
-        place = [str(detail["loc"][0]), str(detail["loc"][1]), *map(str, detail["loc"][3:])]
+    place = [str(part) for part in detail["loc"]]
+    if place and place[0] == "partitions":
+        # A discriminated union adds the tag to the location; leave it out.
+        place = [*place[:2], *place[3:]]
     if place and place[-1] == "[key]":
         place = place[:-1]
     where = ".".join(place)
@@ -433,8 +451,15 @@ def _explain(detail: Any) -> str:
         return f"{where}: must not be an empty list"
     if kind == "value_error":
         return f"{prefix}{context['error']}"
+    given = "empty" if detail["input"] is None else repr(detail["input"])
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return f"{prefix}must be a mapping (is {given})"
+    if kind in ("list_type", "tuple_type"):
+        return f"{prefix}must be a list (is {given})"
+    if kind in ("too_short", "too_long"):
+        return f"{prefix}must be a list of {context.get('min_length', context.get('max_length'))} (is {given})"
     message = detail["msg"].replace("Input should be", "must be")
-    return f"{prefix}{message[0].lower()}{message[1:]} (is {detail['input']!r})"
+    return f"{prefix}{message[0].lower()}{message[1:]} (is {given})"
 
 
 def _keys_beside(location: tuple[Any, ...]) -> list[str]:

@@ -39,7 +39,6 @@ FIELDS = (
     "reliability",
     "clients",
     "timing",
-    "checksum",
 )
 
 
@@ -57,7 +56,7 @@ def read_result(path: Path, cell: Cell) -> dict[str, Any]:
         raise DataError(f"{path} is no result of a cell (without {', '.join(missing)}): {advice}")
     if result["cell"] != cell.as_dict():
         raise DataError(f"{path} holds the result of another cell, {result['cell']}: {advice}")
-    if result["checksum"] != checksum(result):
+    if result["environment"].get("checksum") != checksum(result):
         raise DataError(f"{path} was changed after it was written (wrong checksum): {advice}")
     final = result["final"]
     complete = isinstance(final, dict) and all(isinstance(final.get(name), float) for name in METRICS[:3])

@@ -1,4 +1,7 @@
-"""The JSON result of a cell: written whole, with a checksum, so that a damaged file is noticed."""
+"""The JSON result of a cell: written whole, with a checksum, so that a damaged file is noticed.
+
+The checksum lies in `environment`, since it covers times and versions, too, which differ from run to run.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,14 @@ from bflp.files import canonical_json, write_text
 
 def checksum(result: dict[str, Any]) -> str:
     """sha256 of everything in a result but the checksum itself."""
-    content = {key: value for key, value in result.items() if key != "checksum"}
+    environment = {key: value for key, value in result["environment"].items() if key != "checksum"}
+    content = {**result, "environment": environment}
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
 def write_result(path: Path, result: dict[str, Any]) -> None:
     """Write a result with its checksum; one line per evaluated round."""
-    result = {**result, "checksum": checksum(result)}
+    result = {**result, "environment": {**result["environment"], "checksum": checksum(result)}}
     lines = []
     for key, value in result.items():
         text = json.dumps(value, allow_nan=False)

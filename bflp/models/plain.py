@@ -119,5 +119,5 @@ def plain_gradient(
     network = LeNet(layout, posterior)
     network.load_vector(layout, vector)
     loss = network.loss(images.to(vector), labels, None if noise is None else noise.to(vector), kl_weight)
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     return loss.detach(), network.gradient_vector(layout)

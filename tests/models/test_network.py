@@ -1,6 +1,7 @@
 """The hand-written loss, gradient and predictions against standard layers, autograd and sampling."""
 
 import math
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -15,6 +16,15 @@ from bflp.models.plain import LeNet, VariationalLinear, kl_divergence, plain_gra
 
 SHAPES = [(1, 28, 28), (3, 32, 32), (2, 17, 19), (1, 16, 33)]
 KL_WEIGHT = 1e-4
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small matrices on two threads wait for each other, on a busy machine for long."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 class Case:
@@ -95,6 +105,17 @@ def test_gradient_of_constant_images_goes_to_one_of_equal_responses(value: float
         case = Case(variational=variational, dtype=torch.float64)
         case.images.fill_(value)
         case.assert_gradients_agree(1e-12)
+
+
+def test_gradient_goes_to_the_first_of_equal_responses_to_different_patches() -> None:
+    case = Case(dtype=torch.float64)
+    named = case.layout.views(case.vector)
+    named["conv1.weight"].zero_()
+    named["conv1.bias"].fill_(1.0)
+    weight = named["conv2.weight"]
+    weight.copy_((1024.0 * weight).round() / 1024.0)  # sums are exact in any order, so the second stage ties too
+    case.assert_gradients_agree(1e-12)
+    assert case.layout.views(case.gradient()[1])["conv1.weight"].norm() > 0
 
 
 def test_calls_do_not_depend_on_what_was_computed_before() -> None:
@@ -222,7 +243,7 @@ def test_variational_prediction_with_the_documented_noise() -> None:
 
 
 def test_variational_prediction_has_the_distribution_of_sampled_weights() -> None:
-    """For a single image the local form, which draws every unit for every image, has the same distribution."""
+    """For a single image the local form, one draw per unit and image, has the same distribution."""
     case, samples = Case((1, 16, 16), batch=1, labels=3, posterior=Posterior()), 4000
     case.vector[case.layout.log_variances] = -2.0
     generator = torch.Generator().manual_seed(0)
