@@ -8,33 +8,33 @@ from snakemake.settings.types import DeploymentMethod
 
 sys.path.insert(0, workflow.basedir)
 
-from bflp.command_line import check_sources
-from bflp.config import Settings
-from bflp.errors import UserError
-from bflp.grid import Cell, Plan
+from bflp.command_line import check_config_files, plan_of
+from bflp.errors import run_program
+from bflp.grid import Cell
 from bflp.tables import table_names
+
+run_program(lambda: check_config_files([*workflow.overwrite_configfiles, "config.yaml"]))
 
 
 configfile: "config.yaml"
 
 
-try:
-    SETTINGS = Settings.parse(config)
-    PLAN = Plan(SETTINGS)
-    check_sources(PLAN)
-except UserError as error:
-    sys.exit(f"error: {error}")
-
+PLAN = run_program(lambda: plan_of(config))
+SETTINGS = PLAN.settings
 RESULTS, DATA = SETTINGS.results_dir, SETTINGS.data_dir
 CELL = "{dataset}/{partition}/{clients}/{model}/{aggregator}/seed{seed}"
 PARTITION = "{dataset}/{partition}/{clients}/seed{seed}"
-# What jobs are told but what does not decide whether they run again; that is in their params.
-SETTINGS_TEXT, PACE = SETTINGS.canonical(), SETTINGS.checkpoint.model_dump_json()
-OOD = f"--ood {shlex.quote(str(PLAN.ood_file()))}" if PLAN.ood_file() else ""
-SCRIPTS = Path(workflow.basedir, "workflow", "scripts")
+# Made anew where Snakemake's records are lost and the results are of other settings or code: merging then says so.
+MERGED = f"{RESULTS}/.merged/{PLAN.identity()}"
 # With conda the environment's python is first in the path; else jobs use the python that runs Snakemake.
 CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 PYTHON = "python" if CONDA else sys.executable
+
+
+def program(script, *arguments):
+    """The start of a command. As a function of `input` it is not recorded, so it gives no reason to run a job again."""
+    command = shlex.join(map(str, [PYTHON, Path(workflow.basedir, "workflow", "scripts", script), *arguments]))
+    return lambda wildcards, input: command
 
 
 def cell_of(wildcards):
@@ -64,22 +64,21 @@ rule all:
 
 
 rule prepare:
+    # A source file is no input: its content's hash is in the job, so it may be touched or moved.
     output:
         data=f"{DATA}/{{dataset}}.npz",
         summary=f"{DATA}/{{dataset}}.json",
-    input:
-        # A touched source is still the same source: its content's hash is among the params.
-        lambda wildcards: ancient(SETTINGS.source(wildcards.dataset) or []),
-    params:
-        job=lambda wildcards: PLAN.prepare_job(wildcards.dataset),
     log:
         f"{RESULTS}/logs/prepare/{{dataset}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/prepare/{{dataset}}.tsv"
     conda:
         "envs/bflp.yaml"
+    params:
+        program=program("prepare.py", "--settings", SETTINGS.canonical()),
+        job=lambda wildcards: PLAN.prepare_job(wildcards.dataset),
     shell:
-        "{PYTHON} {SCRIPTS}/prepare.py {wildcards.dataset:q} --settings {SETTINGS_TEXT:q} > {log:q} 2>&1"
+        "{params.program} {wildcards.dataset:q} > {log:q} 2>&1"
 
 
 rule partition:
@@ -89,19 +88,19 @@ rule partition:
     output:
         indices=f"{RESULTS}/partitions/{PARTITION}.npz",
         counts=f"{RESULTS}/partitions/{PARTITION}.csv",
-    params:
-        job=lambda wildcards: PLAN.partition_job(
-            wildcards.dataset, wildcards.partition, int(wildcards.clients), int(wildcards.seed)
-        ),
     log:
         f"{RESULTS}/logs/partition/{PARTITION}.log",
     benchmark:
         f"{RESULTS}/benchmarks/partition/{PARTITION}.tsv"
     conda:
         "envs/bflp.yaml"
+    params:
+        program=program("partition.py"),
+        job=lambda wildcards: PLAN.partition_job(
+            wildcards.dataset, wildcards.partition, int(wildcards.clients), int(wildcards.seed)
+        ),
     shell:
-        "{PYTHON} {SCRIPTS}/partition.py --job {params.job:q} --data {input.data:q}"
-        " --output {output.indices:q} > {log:q} 2>&1"
+        "{params.program} --job {params.job:q} --data {input.data:q} --output {output.indices:q} > {log:q} 2>&1"
 
 
 rule train:
@@ -115,55 +114,65 @@ rule train:
     output:
         result=f"{RESULTS}/cells/{CELL}.json",
         model=f"{RESULTS}/cells/{CELL}.safetensors",
-    params:
-        job=lambda wildcards: PLAN.job(cell_of(wildcards)),
     log:
         f"{RESULTS}/logs/train/{CELL}.log",
     benchmark:
         f"{RESULTS}/benchmarks/train/{CELL}.tsv"
+    conda:
+        "envs/bflp.yaml"
     threads: SETTINGS.processes
     resources:
         gpu=0 if SETTINGS.device == "cpu" else 1,
-    conda:
-        "envs/bflp.yaml"
+    params:
+        program=program(
+            "train.py",
+            *("--device", SETTINGS.device),
+            *("--on-divergence", SETTINGS.on_divergence),
+            *("--checkpoint", SETTINGS.checkpoint.model_dump_json()),
+            *(("--ood", PLAN.ood_file()) if PLAN.ood_file() else ()),
+        ),
+        checkpoints=lambda wildcards, input: str(PLAN.checkpoint_folder(cell_of(wildcards))),
+        job=lambda wildcards: PLAN.job(cell_of(wildcards)),
     shell:
-        "{PYTHON} {SCRIPTS}/train.py --job {params.job:q} --processes {threads} --device {SETTINGS.device}"
-        " --data {input.data:q} --partition {input.partition:q} --result {output.result:q} --model {output.model:q}"
-        " --checkpoint-folder {RESULTS:q}/checkpoints/{wildcards.dataset:q}/{wildcards.partition:q}"
-        "/{wildcards.clients}/{wildcards.model}/{wildcards.aggregator}/seed{wildcards.seed}"
-        " --checkpoint {PACE:q} --on-divergence {SETTINGS.on_divergence} {OOD} > {log:q} 2>&1"
+        "{params.program} --job {params.job:q} --processes {threads} --data {input.data:q}"
+        " --partition {input.partition:q} --result {output.result:q} --model {output.model:q}"
+        " --checkpoint-folder {params.checkpoints:q} > {log:q} 2>&1"
 
 
 rule merge:
     input:
         [PLAN.result_file(cell) for cell in PLAN.cells],
     output:
-        f"{RESULTS}/results.csv",
-    params:
-        job=PLAN.summary_job("bflp.results"),
+        results=f"{RESULTS}/results.csv",
+        merged=touch(MERGED),
     log:
         f"{RESULTS}/logs/merge.log",
     benchmark:
         f"{RESULTS}/benchmarks/merge.tsv"
     conda:
         "envs/bflp.yaml"
+    params:
+        program=program("merge.py", "--settings", SETTINGS.canonical()),
+        job=PLAN.summary_job("bflp.results"),
     shell:
-        "{PYTHON} {SCRIPTS}/merge.py --settings {SETTINGS_TEXT:q} --output {output:q} > {log:q} 2>&1"
+        "{params.program} --output {output.results:q} > {log:q} 2>&1"
 
 
 rule tables:
     input:
         results=f"{RESULTS}/results.csv",
+        merged=MERGED,
         summaries=expand(f"{DATA}/{{dataset}}.json", dataset=SETTINGS.grid.datasets),
     output:
         expand(f"{RESULTS}/tables/{{name}}.{{kind}}", name=table_names(SETTINGS), kind=["tex", "md"]),
-    params:
-        job=PLAN.summary_job("bflp.tables"),
     log:
         f"{RESULTS}/logs/tables.log",
     benchmark:
         f"{RESULTS}/benchmarks/tables.tsv"
     conda:
         "envs/bflp.yaml"
+    params:
+        program=program("tables.py", "--settings", SETTINGS.canonical()),
+        job=PLAN.summary_job("bflp.tables"),
     shell:
-        "{PYTHON} {SCRIPTS}/tables.py --settings {SETTINGS_TEXT:q} > {log:q} 2>&1"
+        "{params.program} > {log:q} 2>&1"

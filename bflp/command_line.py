@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from bflp.config import Settings, load
+from bflp.config import Settings, load, read_file
 from bflp.datasets import arrays
 from bflp.errors import ConfigError, DataError
 from bflp.grid import Plan
@@ -35,8 +37,22 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     return load(arguments.configfile)
 
 
+def check_config_files(files: Iterable[str | Path]) -> None:
+    """Raise ConfigError, naming file and line, where Snakemake would name neither or see nothing wrong."""
+    for file in map(Path, files):
+        if file.exists():
+            read_file(file)
+
+
+def plan_of(config: Mapping[str, Any]) -> Plan:
+    """The plan of what Snakemake read from config files and command line. Raises UserError."""
+    plan = Plan(Settings.parse(config))
+    check_sources(plan)
+    return plan
+
+
 def check_sources(plan: Plan) -> None:
-    """Check the `source:` files that are yet to be prepared, and that there are enough samples for the clients.
+    """Check the `source:` files that are yet to be prepared, and that they have enough samples for the clients.
 
     Raises DataError. A file that is older than what was prepared from it was checked when that was done.
     """
@@ -53,8 +69,8 @@ def check_sources(plan: Plan) -> None:
             size = arrays.check_source(Path(source))
         else:
             size = arrays.read_summary(plan.data_file(dataset))["train_size"]
-        for clients in plan.settings.grid.clients if dataset in plan.settings.grid.datasets else []:
-            if clients > size:
-                raise DataError(
-                    f"grid.clients: {clients} clients are more than the {size} training samples of {source}"
-                )
+        if dataset in plan.settings.grid.datasets:
+            try:
+                plan.settings.check_size(dataset, size)
+            except ValueError as error:
+                raise DataError(f"{error} ({source})") from None

@@ -335,19 +335,24 @@ class Settings(Section):
         rules = [*aggregators.built_in(), *self.aggregator_files]
         _require("grid.aggregators", self.grid.aggregators, rules, "or write bflp/aggregators/<name>.py")
         for name in self.grid.datasets:
-            self._clients_fit(name)
+            if name in registry.BUILT_IN and not self.source(name):
+                self.check_size(name, registry.BUILT_IN[name].train_size)
         return self
 
-    def _clients_fit(self, dataset: str) -> None:
-        built_in = registry.BUILT_IN.get(dataset)
-        if built_in is None or self.source(dataset):
-            return
+    def check_size(self, dataset: str, samples: int) -> None:
+        """Raise ValueError unless a data set of so many training samples can be split as the grid says."""
         for clients in self.grid.clients:
-            if clients > built_in.train_size:
+            if clients > samples:
                 raise ValueError(
-                    f"grid.clients: {clients} clients are more than the "
-                    f"{built_in.train_size} training samples of {dataset}"
+                    f"grid.clients: {clients} clients are more than the {samples} training samples of {dataset}"
                 )
+            for name in self.grid.partitions:
+                least = getattr(self.partitions[name], "min_samples", 1)
+                if clients * least > samples:
+                    raise ValueError(
+                        f"partitions.{name}.min_samples: {clients} clients with {least} samples each are more than "
+                        f"the {samples} training samples of {dataset}"
+                    )
 
     @classmethod
     def parse(cls, mapping: Any) -> Settings:
@@ -382,20 +387,41 @@ def load(files: Iterable[Path]) -> Settings:
 
     Mappings merge, lists replace.
 
-    Raises ConfigError for a file that is missing, is no YAML, or holds wrong settings.
+    Raises ConfigError for a file that is missing, is no YAML mapping, or holds wrong settings.
     """
     merged: dict[Any, Any] = {}
     for file in files:
-        try:
-            mapping = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise ConfigError(f"there is no config file {file}") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{file} is not valid YAML: {' '.join(str(error).split())}") from None
-        if not isinstance(mapping, dict):
-            raise ConfigError(f"{file} must hold a mapping of settings, such as `grid: ...`")
-        _overlay(merged, mapping)
+        _overlay(merged, read_file(file))
     return Settings.parse(merged)
+
+
+def read_file(file: Path) -> dict[Any, Any]:
+    """The mapping that a config file holds. Raises ConfigError for a file that is missing or is no YAML mapping."""
+    try:
+        mapping = yaml.load(file.read_text(encoding="utf-8"), _Loader)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no config file {file}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(f"{file}{where}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(mapping, dict):
+        raise ConfigError(f"{file} must hold a mapping of settings, such as `grid: ...`")
+    return mapping
+
+
+class _Loader(yaml.SafeLoader):
+    """As YAML says, a mapping holds a key once; the safe loader alone lets the last one win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
+            seen.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else key)
+        return super().construct_mapping(node, deep)
 
 
 def _overlay(base: dict[Any, Any], top: dict[Any, Any]) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import TypeVar
+
+Result = TypeVar("Result")
 
 
 class UserError(Exception):
@@ -18,10 +21,10 @@ class DataError(UserError):
     """A data, partition or result file is missing or wrong."""
 
 
-def run_program(main: Callable[[], None]) -> None:
-    """Run a command-line program's `main`; print a UserError (or a failing file operation) as one line."""
+def run_program(main: Callable[[], Result]) -> Result:
+    """Run a command-line program's `main`; end with one line on a UserError (or a failing file operation)."""
     try:
-        main()
+        return main()
     except UserError as error:
         sys.exit(f"error: {error}")
     except OSError as error:

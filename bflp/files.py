@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from typing import Any
 def whole_file(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; rename it to `path` on success, remove it on failure.
 
-    The folder is made when it is missing. Raises OSError as the file system does (full disk, no permission).
+    The folder is made when it is missing. Raises OSError as the file system does (full disk, no permission), naming
+    `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -24,7 +26,18 @@ def whole_file(path: Path) -> Iterator[Path]:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        # A full disk names no file at all.
+        if error.filename in (None, str(temporary)):
+            error.filename = str(path)
+        raise
     finally:
+        temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove temporary files of `path` that killed programs left. Nobody else may be writing it."""
+    for temporary in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         temporary.unlink(missing_ok=True)
 
 

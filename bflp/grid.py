@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -54,7 +55,7 @@ class Cell:
     def parse(cls, text: str) -> Cell:
         """From "dataset/partition/clients/model/aggregator/seedN". Raises ConfigError."""
         parts = text.strip("/").split("/")
-        if len(parts) != 6 or not parts[2].isdigit() or not parts[5].removeprefix("seed").isdigit():
+        if len(parts) != 6 or not parts[2].isdecimal() or not parts[5].removeprefix("seed").isdecimal():
             raise ConfigError(f"the cell {text!r} must be dataset/partition/clients/model/aggregator/seedN")
         return cls(parts[0], parts[1], int(parts[2]), parts[3], parts[4], int(parts[5].removeprefix("seed")))
 
@@ -152,6 +153,11 @@ class Plan:
             job["aggregator_file"] = self.settings.aggregator_files[cell.aggregator]
         job["fingerprint"] = fingerprint(cell_modules(job), job.get("aggregator_file"))
         return canonical_json(job)
+
+    def identity(self) -> str:
+        """A short hash of all cells' jobs: the same only for the same grid, settings and code."""
+        jobs = canonical_json([self.job(cell) for cell in self.cells])
+        return hashlib.sha256(jobs.encode()).hexdigest()[:16]
 
     def summary_job(self, module: str) -> str:
         """What merging and tables depend on besides the cells: the grid's order, and the code from `module` on."""

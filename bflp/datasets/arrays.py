@@ -81,7 +81,8 @@ def read_summary(data_file: Path) -> dict[str, Any]:
     path = summary_file(data_file)
     try:
         summary: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(summary["sha256"], str) or not isinstance(summary["labels"], int):
+        numbers = (summary["labels"], summary["train_size"], summary["test_size"], *summary["image_shape"])
+        if not isinstance(summary["sha256"], str) or not all(isinstance(number, int) for number in numbers):
             raise TypeError
         return summary
     except FileNotFoundError:
@@ -97,7 +98,9 @@ def open_prepared(path: Path) -> Dataset:
             arrays = {name: _map_member(path, archive.getinfo(f"{name}.npy")) for name in NAMES}
     except FileNotFoundError:
         raise DataError(f"there is no {path}: prepare the data set first (snakemake prepare)") from None
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+    except PermissionError:
+        raise
+    except Exception as error:  # whatever a damaged zip or npy header can raise
         raise DataError(
             f"{path} is broken ({error}): delete it and prepare the data set again (snakemake prepare)"
         ) from None
@@ -144,6 +147,8 @@ def _read_source(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     if not path.is_file():
         raise DataError(f"{path}: there is no such file (it is a `source:` of the config)")
     try:
+        if not zipfile.is_zipfile(path):
+            raise DataError("is no whole .npz file (an .npz is a zip archive of arrays, see numpy.savez)")
         with np.load(path, allow_pickle=False) as archive:
             headers = {name: _header(archive, name) for name in NAMES}
             _check_headers(headers)
@@ -193,6 +198,11 @@ def _check_headers(headers: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]])
             raise DataError(
                 f"{split}_images has shape {shape}, must be [N, channels, height, width] or [N, height, width]"
             )
+        if len(shape) == 4 and shape[3] < SMALLEST_SIDE <= min(shape[1:3]):
+            raise DataError(
+                f"{split}_images has shape {shape}, must be [N, channels, height, width]: "
+                "channels come first, as after images.transpose(0, 3, 1, 2)"
+            )
         if min(shape[-2:]) < SMALLEST_SIDE:
             raise DataError(
                 f"{split}_images are {shape[-2]} x {shape[-1]} pixels, the network needs at least "
@@ -215,14 +225,15 @@ def _check_labels(arrays: Mapping[str, NDArray[Any]]) -> None:
     for name, labels in (("train_labels", train), ("test_labels", test)):
         if labels.min() < 0:
             raise DataError(f"{name} holds {labels.min()}: labels out of range, they must count from 0")
-    count = int(train.max()) + 1
-    if count < 2:
+    present = np.unique(train)
+    largest = int(present[-1])
+    if len(present) < 2:
         raise DataError("train_labels holds one label only: there is nothing to tell apart")
-    if int(test.max()) >= count:
-        raise DataError(f"test_labels holds {test.max()}: out of range, train_labels ends at {count - 1}")
-    missing = sorted(set(range(count)) - set(np.unique(train).tolist())) if count <= 10 * len(train) else [count - 2]
-    if missing:
+    missing = np.flatnonzero(present != np.arange(len(present)))
+    if len(missing):
         raise DataError(
-            f"train_labels are out of range: they go up to {count - 1}, but no sample has label {missing[0]} "
+            f"train_labels are out of range: they go up to {largest}, but no sample has label {missing[0]} "
             "(labels must be 0, 1, 2, ... without gaps)"
         )
+    if int(test.max()) > largest:
+        raise DataError(f"test_labels holds {test.max()}: out of range, train_labels ends at {largest}")

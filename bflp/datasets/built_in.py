@@ -10,7 +10,8 @@ from typing import Any
 @dataclass(frozen=True)
 class BuiltIn:
     """torchvision_class: name in torchvision.datasets; split: how that class tells train from test;
-    folder and files: where it keeps its raw files, below the raw folder; sizes are counts of images."""
+    folder and files: where it keeps its raw files, below the raw folder; sizes are counts of images;
+    sha256: of the prepared content, where it is known."""
 
     title: str
     torchvision_class: str
@@ -20,3 +21,4 @@ class BuiltIn:
     train_size: int
     test_size: int
     augment: Mapping[str, Any] = field(default_factory=dict)
+    sha256: str = ""

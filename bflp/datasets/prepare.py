@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import json
+import shutil
+import socket
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,10 @@ from numpy.typing import NDArray
 from bflp.datasets import arrays
 from bflp.datasets.built_in import BuiltIn
 from bflp.errors import DataError
-from bflp.files import write_text
+from bflp.files import whole_file, write_text
+
+# A firewall that drops packets would hold a download for minutes before it failed.
+SECONDS_WITHOUT_ANSWER = 30.0
 
 
 def prepare_source(source: Path, output: Path) -> None:
@@ -65,16 +73,57 @@ def _through_torchvision(built_in: BuiltIn, name: str, raw_folder: Path) -> arra
 
     make = getattr(datasets, built_in.torchvision_class)
     raw_folder.mkdir(parents=True, exist_ok=True)
+    _unpack(built_in, raw_folder)
     loaded: dict[str, NDArray[Any]] = {}
     for split in ("train", "test"):
         choice = {"train": split == "train"} if built_in.split == "train" else {"split": split}
         try:
-            data = make(root=str(raw_folder), download=True, **choice)
+            with _impatient():
+                data = make(root=str(raw_folder), download=True, **choice)
         except Exception as error:  # torchvision raises what urllib, tarfile, hashlib and scipy raise
             raise DataError(_how_to_get(built_in, name, raw_folder, error)) from None
         loaded[f"{split}_images"] = _channels_first(np.asarray(data.data))
         loaded[f"{split}_labels"] = np.asarray(data.labels if built_in.split == "split" else data.targets)
-    return arrays.as_dataset(loaded)
+    sizes = tuple(len(loaded[f"{split}_labels"]) for split in ("train", "test"))
+    if sizes != (built_in.train_size, built_in.test_size):
+        raise DataError(
+            f"{name}: the raw files below {raw_folder} hold {sizes[0]} training and {sizes[1]} test images, "
+            f"{built_in.title} has {built_in.train_size} and {built_in.test_size}: delete them and get them anew"
+        )
+    dataset = arrays.as_dataset(loaded)
+    if built_in.sha256 and dataset.content_hash() != built_in.sha256:
+        raise DataError(
+            f"{name}: the raw files below {raw_folder} are not those of {built_in.title}: delete them and get them anew"
+        )
+    return dataset
+
+
+def _unpack(built_in: BuiltIn, raw_folder: Path) -> None:
+    """Unpack raw .gz files that are in place, where the content's hash is known.
+
+    torchvision refuses those that were compressed anew, as Debian's are. It gets anew what is damaged.
+    """
+    for packed in raw_files(built_in, raw_folder) if built_in.sha256 else []:
+        unpacked = packed.with_suffix("")
+        if packed.suffix == ".gz" and packed.exists() and not unpacked.exists():
+            with (
+                contextlib.suppress(OSError, EOFError, zlib.error),
+                whole_file(unpacked) as temporary,
+                gzip.open(packed) as source,
+                temporary.open("wb") as target,
+            ):
+                shutil.copyfileobj(source, target)
+
+
+@contextlib.contextmanager
+def _impatient() -> Iterator[None]:
+    """Let connections fail that give no answer."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(SECONDS_WITHOUT_ANSWER)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 def _channels_first(images: NDArray[Any]) -> NDArray[Any]:
@@ -83,10 +132,14 @@ def _channels_first(images: NDArray[Any]) -> NDArray[Any]:
 
 
 def _how_to_get(built_in: BuiltIn, name: str, raw_folder: Path, error: Exception) -> str:
-    files = ", ".join(str(path) for path in raw_files(built_in, raw_folder))
+    paths = raw_files(built_in, raw_folder)
+    missing = ", ".join(str(path) for path in paths if not path.exists())
     reason = " ".join(str(error).split()) or type(error).__name__
+    if missing:
+        how = f"Without network, put the original file(s) here, unchanged: {missing}"
+    else:
+        how = f"A raw file is damaged: delete them and get the originals anew: {', '.join(map(str, paths))}"
     return (
-        f"{name} ({built_in.title}) could not be downloaded or read ({reason}). Without network, put the original "
-        f"file(s) here, unchanged: {files} - or name an .npz of your own in the config: "
-        f"datasets: {{{name}: {{source: path/to/{name}.npz}}}} (its form is described in docs/data.md)"
+        f"{name} ({built_in.title}) could not be downloaded or read ({reason}). {how} - or name an .npz of your own in "
+        f"the config: datasets: {{{name}: {{source: path/to/{name}.npz}}}} (its form is described in docs/data.md)"
     )

@@ -13,7 +13,16 @@ _IDX = (
 _CROP_AND_FLIP = {"crop_padding": 4, "flip_probability": 0.5}
 
 BUILT_IN: dict[str, BuiltIn] = {
-    "fmnist": BuiltIn("Fashion-MNIST", "FashionMNIST", "train", "FashionMNIST/raw", _IDX, 60000, 10000),
+    "fmnist": BuiltIn(
+        "Fashion-MNIST",
+        "FashionMNIST",
+        "train",
+        "FashionMNIST/raw",
+        _IDX,
+        60000,
+        10000,
+        sha256="4a8eeb895efc64e1f4476d70d28895ee99bd8190dfd46d0350449800cfde93ce",
+    ),
     "cifar10": BuiltIn("CIFAR-10", "CIFAR10", "train", "", ("cifar-10-python.tar.gz",), 50000, 10000, _CROP_AND_FLIP),
     "svhn": BuiltIn("SVHN", "SVHN", "split", "", ("train_32x32.mat", "test_32x32.mat"), 73257, 26032),
     "mnist": BuiltIn("MNIST", "MNIST", "train", "MNIST/raw", _IDX, 60000, 10000),

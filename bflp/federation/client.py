@@ -45,18 +45,23 @@ def client_update(
     parameters, gradient, momentum = vector.clone(), torch.empty_like(vector), torch.zeros_like(vector)
     log_variances = parameters[network.layout.log_variances]
     posterior = settings.get("posterior", {}).get("log_variance", {})
+    # Filled anew in each step or epoch: fresh memory of this size costs page faults every time.
+    batch_images = torch.empty((training["batch_size"], *images.shape[1:]), device=device)
+    noise = torch.empty((samples, network.layout.units), device=device) if network.layout.units else None
     total_loss, steps = torch.zeros((), device=device), 0
     for _ in range(training["local_epochs"]):
         order = torch.randperm(samples, generator=order_generator).to(device)
-        # One draw per epoch: row i is for the i-th sample of the shuffled order.
-        noise = _normal(samples, network.layout.units, noise_generator, device)
-        for batch in range(0, samples, training["batch_size"]):
-            chosen = order[batch : batch + training["batch_size"]]
+        if noise is not None:
+            # One draw per epoch: row i is for the i-th sample of the shuffled order.
+            noise.normal_(generator=noise_generator)
+        for start in range(0, samples, training["batch_size"]):
+            chosen = order[start : start + training["batch_size"]]
+            batch = torch.index_select(images, 0, chosen, out=batch_images[: len(chosen)])
             loss = network.gradient(
                 parameters,
-                prepare_batch(images[chosen]),
+                prepare_batch(batch),
                 labels[chosen],
-                noise[batch : batch + len(chosen)] if noise is not None else None,
+                None if noise is None else noise[start : start + len(chosen)],
                 1.0 / samples,
                 gradient,
             )
@@ -71,10 +76,6 @@ def client_update(
     if not math.isfinite(mean_loss) or not bool(torch.isfinite(parameters).all()):
         raise NotFiniteError(f"the loss is {mean_loss} or a parameter is not finite")
     return parameters, mean_loss
-
-
-def _normal(samples: int, units: int, generator: torch.Generator, device: str) -> Tensor | None:
-    return torch.randn((samples, units), generator=generator, device=device) if units else None
 
 
 def _augmentation(settings: Mapping[str, Any], address: tuple[int, int, int]) -> Any:

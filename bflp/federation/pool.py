@@ -93,6 +93,10 @@ class PoolExecutor:
             for worker in [sentinels[sentinel] for sentinel in ready if sentinel in sentinels]:
                 if worker in running and not self.pipes[worker].poll():
                     raise self._death(worker, tasks[running[worker]])
+        # Only now, and the first in order: which client is named must not depend on who was quickest.
+        for result in results:
+            if isinstance(result, DivergedError):
+                raise result
         return results
 
     def _next(self, worker: int, tasks: Sequence[Task], waiting: list[int], running: dict[int, int]) -> None:
@@ -108,13 +112,13 @@ class PoolExecutor:
             raise self._death(worker, task) from None
 
     def receive(self, worker: int, task: Task | None) -> Any:
-        """A worker's next answer. Raises WorkerFailedError, or DivergedError."""
+        """A worker's next answer, which may be a DivergedError. Raises WorkerFailedError."""
         try:
             kind, content = self.pipes[worker].recv()
         except (EOFError, OSError):
             raise self._death(worker, task) from None
         if kind == "diverged":
-            raise DivergedError(*content)
+            return DivergedError(*content)
         if kind == "raised":
             raise WorkerFailedError(f"a worker process raised in {_describe(task)}:\n{content}")
         return content
@@ -218,6 +222,6 @@ def _die_with_parent() -> None:
 
 def _describe(task: Task | None) -> str:
     if task is None:
-        return "its start"
+        return "its start, or it was between two tasks"
     method, round_, item, _ = task
     return f"round {round_}, client {item}" if method == "train" else f"the evaluation of round {round_}"

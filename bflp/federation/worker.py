@@ -30,8 +30,10 @@ class Worker:
     def __init__(self, job: Job) -> None:
         # One thread each: the parallelism is over clients, and results must not depend on thread counts.
         torch.set_num_threads(1)
-        torch.use_deterministic_algorithms(True)
-        torch.backends.cudnn.benchmark = False
+        if job.device != "cpu":
+            # Not on the CPU, where all that is used here is deterministic: it imports torch's compiler, for a second.
+            torch.use_deterministic_algorithms(True)
+            torch.backends.cudnn.benchmark = False
         self.job = job
         self.data = arrays.open_prepared(job.data_file)
         self.train_labels = self.data.train_labels

@@ -370,6 +370,7 @@ class Head:
 class Network:
     """Loss, gradient and predictions of LeNet with parameters given as a flat vector (see Layout).
 
+    Vectors, images, labels, noise and generators must be on its device; it computes in the vector's dtype.
     Buffers are kept from call to call, so one object must not be used by two threads at a time.
     """
 
@@ -393,7 +394,7 @@ class Network:
         kl_weight: float,
         out: Tensor,
     ) -> Tensor:
-        """The loss of a batch, a scalar tensor to read; writes its gradient by the parameters into `out`.
+        """The loss of a batch, a scalar inference tensor; writes its gradient by the parameters into `out`.
 
         vector [D]; images [B, C, H, W] in [0, 1]; labels int64 [B]; noise [B, units] standard normal numbers,
         the first layer's first, or None for the deterministic network; out [D].
@@ -421,7 +422,7 @@ class Network:
     @torch.no_grad()
     def features(self, vector: Tensor, images: Tensor) -> Tensor:
         """What the convolutional part makes of images [B, C, H, W]: [B, feature_size]."""
-        return self._features(self._parameter_views(vector), images, vector).t()
+        return self._features(self._parameter_views(vector), images, vector).t().contiguous()
 
     @torch.no_grad()
     def predict(
@@ -449,7 +450,7 @@ class Network:
             probability = log_probabilities.exp()
             probabilities += probability
             entropies -= probability.mul_(log_probabilities).sum(dim=0)
-        return probabilities.div_(samples).t(), entropies.div_(samples)
+        return probabilities.div_(samples).t().contiguous(), entropies.div_(samples)
 
     def _features(self, parameters: Tensors, images: Tensor, like: Tensor) -> Tensor:
         """[F, B], computed for few images at a time."""

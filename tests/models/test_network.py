@@ -113,7 +113,7 @@ def test_gradient_goes_to_the_first_of_equal_responses_to_different_patches() ->
     named["conv1.weight"].zero_()
     named["conv1.bias"].fill_(1.0)
     weight = named["conv2.weight"]
-    weight.copy_((1024.0 * weight).round() / 1024.0)  # sums are exact in any order, so the second stage ties too
+    weight.copy_((1024.0 * weight).round() / 1024.0)  # exact sums: all responses tie
     case.assert_gradients_agree(1e-12)
     assert case.layout.views(case.gradient()[1])["conv1.weight"].norm() > 0
 

@@ -49,6 +49,9 @@ def main() -> None:
         if arguments.cell is None:
             parser.error("name a --cell")
         _fill_in_from_config(arguments)
+    for name in ("processes", "data", "partition", "result", "model", "checkpoint_folder"):
+        if getattr(arguments, name) is None:
+            parser.error(f"with --job, --{name.replace('_', '-')} is needed, too")
     device = choose_device(arguments.device or "auto")
     job = Job.parse(arguments.job, arguments.data, arguments.partition, device, arguments.ood)
     check = json.loads(arguments.job)
@@ -80,7 +83,8 @@ def _fill_in_from_config(arguments: argparse.Namespace) -> None:
     arguments.result, arguments.model = plan.result_file(cell), plan.model_file(cell)
     arguments.checkpoint_folder = plan.checkpoint_folder(cell)
     arguments.device = arguments.device or plan.settings.device
-    arguments.processes = arguments.processes or min(plan.settings.processes, os.cpu_count() or 1)
+    if arguments.processes is None:
+        arguments.processes = min(plan.settings.processes, os.cpu_count() or 1)
     if arguments.processes < 1:
         raise ConfigError("--processes must be at least 1")
     arguments.ood, arguments.on_divergence = plan.ood_file(), plan.settings.on_divergence

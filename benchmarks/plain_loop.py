@@ -1,0 +1,65 @@
+"""The baseline of the benchmarks: a plain, competent federated loop.
+
+Persistent worker processes with one thread each, data in memory, standard torch layers, autograd and torch's SGD; no
+data loader, no files, no copies of the data per round. What a careful person would write without further tricks.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bflp.models.layout import Layout
+from bflp.models.network import Posterior
+from bflp.models.plain import LeNet
+
+_worker: dict[str, Any] = {}
+
+
+def _start(layout: Layout, images: Tensor, labels: Tensor, training: dict[str, Any]) -> None:
+    torch.set_num_threads(1)
+    _worker.update(layout=layout, images=images, labels=labels, training=training, network=LeNet(layout, Posterior()))
+
+
+def _train(task: tuple[Tensor, Tensor]) -> Tensor:
+    """Local training of one client: (the server's model [D], the client's indices [n]) -> the client's model [D]."""
+    vector, indices = task
+    layout, network, training = _worker["layout"], _worker["network"], _worker["training"]
+    network.load_vector(layout, vector)
+    optimiser = torch.optim.SGD(
+        network.parameters(),
+        lr=training["learning_rate"],
+        momentum=training["momentum"],
+        weight_decay=training["weight_decay"],
+    )
+    images, labels, count = _worker["images"][indices], _worker["labels"][indices], len(indices)
+    for _ in range(training["local_epochs"]):
+        for chosen in torch.randperm(count).split(training["batch_size"]):
+            noise = torch.randn(len(chosen), layout.units) if layout.variational else None
+            optimiser.zero_grad()
+            network.loss(images[chosen], labels[chosen], noise, 1.0 / count).backward()
+            optimiser.step()
+    parameters = dict(network.named_parameters())
+    return torch.cat([parameters[name].detach().flatten() for name in layout.tensors])
+
+
+class PlainLoop:
+    """A pool of plain workers."""
+
+    def __init__(
+        self, layout: Layout, images: Tensor, labels: Tensor, training: dict[str, Any], processes: int
+    ) -> None:
+        context = multiprocessing.get_context("fork")
+        self.pool = context.Pool(processes, _start, (layout, images, labels, training))
+
+    def round(self, vector: Tensor, clients: Sequence[Tensor]) -> list[Tensor]:
+        """Local training of all clients of a round, each given by its indices."""
+        return self.pool.map(_train, [(vector, indices) for indices in clients], chunksize=1)
+
+    def close(self) -> None:
+        self.pool.terminate()
+        self.pool.join()

@@ -1,0 +1,132 @@
+"""A copy of the project with a small grid that is finished: 2 data sets x 2 partitions x 12 rows = 48 cells.
+
+The cells are trained in one process, and Snakemake is then told that they are done (`--touch` records their params as
+a run does); starting 48 programs would take minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+PROJECT = Path(__file__).resolve().parents[2]
+COPIED = ("Snakefile", "bflp", "config.yaml", "envs", "profiles", "workflow")
+
+CONFIG: dict[str, Any] = {
+    "grid": {
+        "datasets": ["plain", "flipped"],
+        "partitions": ["iid", "uneven"],
+        "clients": [2],
+        "models": ["FED", "FEDAVG", "FVBA", "FVBWA"],
+        "aggregators": ["EAA", "GAA", "AALV", "PPA", "CF"],
+        "seeds": [0],
+    },
+    "datasets": {
+        "plain": {"source": "plain.npz"},
+        "flipped": {"source": "flipped.npz", "augment": {"flip_probability": 0.5}},
+    },
+    "partitions": {"uneven": {"strategy": "dirichlet", "alpha": 5.0, "min_samples": 2}},
+    "setups": {2: {"fraction": 1.0, "rounds": 1}},
+    "training": {"local_epochs": 1, "batch_size": 20},
+    "evaluation": {"monte_carlo_samples": 2, "ece_bins": 10},
+    "processes": 1,
+    "device": "cpu",
+}
+
+TRAIN_ALL = """
+import json, sys
+from pathlib import Path
+from bflp.config import load
+from bflp.datasets.prepare import prepare_source
+from bflp.federation.cell import run_cell
+from bflp.federation.job import Job
+from bflp.grid import Plan
+from bflp.partition import files
+from bflp.datasets import arrays
+
+plan = Plan(load([Path("config.yaml"), Path("small.yaml")]))
+for dataset in plan.datasets():
+    prepare_source(Path(plan.settings.source(dataset)), plan.data_file(dataset))
+for cell in plan.cells:
+    data, partition = plan.data_file(cell.dataset), plan.partition_file(cell)
+    if not partition.exists():
+        labels, job = arrays.open_prepared(data).train_labels, plan.partition_job(*cell.partition_of())
+        files.save(files.make(labels, json.loads(job), arrays.read_summary(data)["sha256"]), labels, partition)
+    job = Job.parse(plan.job(cell), data, partition, "cpu")
+    run_cell(
+        job, 1, plan.result_file(cell), plan.model_file(cell), plan.checkpoint_folder(cell),
+        {"rounds": 1, "seconds": 60}, lambda *_: None,
+    )
+"""
+TRAIN_ALL = TRAIN_ALL.replace("*cell.partition_of()", "cell.dataset, cell.partition, cell.clients, cell.seed")
+
+
+def copy_project(folder: Path) -> None:
+    """Copy what a run needs, without any results."""
+    for name in COPIED:
+        source, target = PROJECT / name, folder / name
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target)
+
+
+def write_source(path: Path, seed: int, samples: int = 40) -> None:
+    """A synthetic data set: gray 16 x 16 images of two labels."""
+    generator = np.random.default_rng(seed)
+    np.savez(
+        path,
+        train_images=generator.integers(0, 256, (samples, 16, 16), dtype=np.uint8),
+        train_labels=np.arange(samples) % 2,
+        test_images=generator.integers(0, 256, (12, 16, 16), dtype=np.uint8),
+        test_labels=np.arange(12) % 2,
+    )
+
+
+def make(folder: Path) -> None:
+    """A copy of the project in `folder` with the finished grid of CONFIG in small.yaml."""
+    copy_project(folder)
+    write_source(folder / "plain.npz", 1)
+    write_source(folder / "flipped.npz", 2)
+    write_config(folder, CONFIG)
+    _checked(subprocess.run([sys.executable, "-c", TRAIN_ALL], cwd=folder, capture_output=True, text=True, check=False))
+    _checked(snakemake(folder))
+    _checked(snakemake(folder, "--touch", "--forceall"))
+
+
+def write_config(folder: Path, config: dict[str, Any]) -> None:
+    (folder / "small.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+
+
+def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the copy's workflow with the config small.yaml."""
+    return subprocess.run(
+        [sys.executable, "-m", "snakemake", "--cores", "2", *arguments, "--configfile", "small.yaml"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )
+
+
+def would_run(folder: Path, *arguments: str) -> set[str]:
+    """What a dry run lists: cells as dataset/partition/clients/model/aggregator/seed, other jobs as their rule."""
+    done = _checked(snakemake(folder, "-n", *arguments))
+    cells = re.findall(r"output: results/cells/(\S+)\.json", done.stdout)
+    rules = re.findall(r"^(?:local)?rule (\w+):$", done.stdout, flags=re.MULTILINE)
+    return {*cells, *rules} - {"train", "all"}
+
+
+def _checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
