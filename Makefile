@@ -1,12 +1,14 @@
 # make demo    the paper's tables on a small data set, in minutes
 # make test    everything is checked
+# make check   style and types
+# make bench   speed and memory, about ten minutes
 # make setup   what both share: a virtual environment in .venv with pinned packages
 
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup demo test check lock clean
+.PHONY: setup demo test check bench lock clean
 
 setup: .venv/installed
 
@@ -17,7 +19,7 @@ setup: .venv/installed
 	@$(PYTHON) -m venv .venv \
 	  || { rm -rf .venv; echo "error: Python's venv module is incomplete; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	@$(BIN)/pip install --disable-pip-version-check --progress-bar off -r envs/requirements.txt \
-	  | grep --line-buffered -E '^(Collecting|Downloading|Installing|Successfully)' | cut -c 1-100
+	  | grep --line-buffered -E '^(Collecting|Downloading|Installing|Successfully|ERROR)' | cut -c 1-100
 	@$(BIN)/python -c 'import torch, torchvision, snakemake' && touch .venv/installed
 	@echo "Set-up is done."
 
@@ -31,6 +33,9 @@ test: setup
 
 check: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/snakefmt --check Snakefile && $(BIN)/mypy
+
+bench: setup
+	@$(BIN)/python benchmarks/bench.py
 
 lock:
 	uv pip compile --universal --python-version 3.11 --no-header --quiet envs/requirements.in -o envs/requirements.txt

@@ -38,7 +38,9 @@ def program(script, *arguments):
 
 
 def cell_of(wildcards):
-    return Cell(**{**dict(wildcards), "clients": int(wildcards.clients), "seed": int(wildcards.seed)})
+    names = ("dataset", "partition", "clients", "model", "aggregator", "seed")
+    values = {name: wildcards[name] for name in names}
+    return Cell(**{**values, "clients": int(wildcards.clients), "seed": int(wildcards.seed)})
 
 
 wildcard_constraints:
@@ -48,19 +50,28 @@ wildcard_constraints:
     model="[A-Z]+",
     aggregator=r"\w+",
     seed=r"\d+",
+    processes=r"\d+",
 
 
 localrules:
     all,
+    prepare_all,
     prepare,
     partition,
     merge,
     tables,
+    round_time,
+    comparison,
 
 
 rule all:
     input:
         expand(f"{RESULTS}/tables/{{name}}.{{kind}}", name=table_names(SETTINGS), kind=["tex", "md"]),
+
+
+rule prepare_all:
+    input:
+        [f"{DATA}/{dataset}.json" for dataset in PLAN.datasets()],
 
 
 rule prepare:
@@ -105,10 +116,13 @@ rule partition:
 
 rule train:
     input:
-        # Large files are compared by time only; what changes a result is in the params and in the small summary.
+        # Snakemake compares large files by time only, so a mere touch would count: they are ancient. Beside each stands
+        # a small file that is not, since Snakemake would not look at the params of a job behind ancient inputs that
+        # are made anew.
         data=ancient(f"{DATA}/{{dataset}}.npz"),
         summary=f"{DATA}/{{dataset}}.json",
         partition=ancient(f"{RESULTS}/partitions/{PARTITION}.npz"),
+        counts=f"{RESULTS}/partitions/{PARTITION}.csv",
         ood=ancient([PLAN.ood_file()] if PLAN.ood_file() else []),
         ood_summary=[PLAN.ood_file().with_suffix(".json")] if PLAN.ood_file() else [],
     output:
@@ -174,5 +188,71 @@ rule tables:
     params:
         program=program("tables.py", "--settings", SETTINGS.canonical()),
         job=PLAN.summary_job("bflp.tables"),
+    shell:
+        "{params.program} > {log:q} 2>&1"
+
+
+rule measure_round_time:
+    input:
+        data=ancient(f"{DATA}/{{dataset}}.npz"),
+        summary=f"{DATA}/{{dataset}}.json",
+        partition=ancient(f"{RESULTS}/partitions/{PARTITION}.npz"),
+        counts=f"{RESULTS}/partitions/{PARTITION}.csv",
+    output:
+        f"{RESULTS}/round_time/{CELL}-processes{{processes}}.json",
+    log:
+        f"{RESULTS}/logs/round_time/{CELL}-processes{{processes}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/round_time/{CELL}-processes{{processes}}.tsv"
+    conda:
+        "envs/bflp.yaml"
+    # All cores, so that nothing runs beside a measurement.
+    threads: workflow.cores or max(SETTINGS.round_time.processes)
+    resources:
+        gpu=0 if SETTINGS.device == "cpu" else 1,
+    params:
+        program=program("round_time.py", "--device", SETTINGS.device),
+        job=lambda wildcards: PLAN.job(cell_of(wildcards)),
+        rounds=SETTINGS.round_time.rounds,
+    shell:
+        "{params.program} --job {params.job:q} --processes {wildcards.processes} --rounds {params.rounds}"
+        " --data {input.data:q} --partition {input.partition:q} --output {output:q} > {log:q} 2>&1"
+
+
+rule round_time:
+    input:
+        [PLAN.round_time_file(cell, processes) for cell, processes in PLAN.round_time_cells()],
+    output:
+        f"{RESULTS}/round_time.csv",
+        expand(f"{RESULTS}/tables/round_time.{{kind}}", kind=["tex", "md"]),
+    log:
+        f"{RESULTS}/logs/round_time.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/round_time.tsv"
+    conda:
+        "envs/bflp.yaml"
+    params:
+        program=program("round_time_table.py", "--settings", SETTINGS.canonical()),
+        job=PLAN.summary_job("bflp.tables"),
+    shell:
+        "{params.program} > {log:q} 2>&1"
+
+
+rule comparison:
+    input:
+        results=f"{RESULTS}/results.csv",
+        merged=MERGED,
+    output:
+        expand(f"{RESULTS}/tables/comparison.{{kind}}", kind=["tex", "md", "csv", "pdf", "svg"]),
+        f"{RESULTS}/tables/claims.md",
+    log:
+        f"{RESULTS}/logs/comparison.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/comparison.tsv"
+    conda:
+        "envs/bflp.yaml"
+    params:
+        program=program("comparison.py", "--settings", SETTINGS.canonical()),
+        job=PLAN.summary_job("bflp.claims"),
     shell:
         "{params.program} > {log:q} 2>&1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
         "--configfile",
         nargs="+",
         type=Path,
-        default=[Path("config.yaml")],
+        default=[],
         metavar="FILE",
-        help="config files, later ones over earlier ones (default: config.yaml)",
+        help="config files that are laid over config.yaml, as with snakemake --configfile",
     )
     parser.add_argument("--settings", help=argparse.SUPPRESS)
 
@@ -34,7 +34,13 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
             return Settings.parse(json.loads(arguments.settings))
         except ValueError as error:
             raise ConfigError(f"--settings is no JSON ({error})") from None
-    return load(arguments.configfile)
+    return load_over_default(arguments.configfile)
+
+
+def load_over_default(files: Sequence[Path]) -> Settings:
+    """The settings of config.yaml with `files` laid over it, as snakemake reads them. Raises ConfigError."""
+    default = Path("config.yaml")
+    return load([default, *files] if default.exists() or not files else files)
 
 
 def check_config_files(files: Iterable[str | Path]) -> None:

@@ -165,6 +165,7 @@ class Quantity(Section):
 
 
 PartitionSettings = Annotated[Iid | Dirichlet | Labels | Quantity, Field(discriminator="strategy")]
+_STRATEGIES = {"iid": Iid, "dirichlet": Dirichlet, "labels": Labels, "quantity": Quantity}
 
 
 class Setup(Section):
@@ -237,6 +238,16 @@ class Evaluation(Section):
     every: PositiveInt = Field(default=1, description="Evaluate after every so many rounds; always after the last.")
 
 
+class RoundTime(Section):
+    """What the target `round_time` measures: local training time per round, for every row of the tables."""
+
+    dataset: str = Field(default="cifar10", description="A data set, built in or of `datasets`.")
+    partition: str = Field(default="iid", description="An entry of `partitions`.")
+    clients: PositiveInt = Field(default=100, description="An entry of `setups`.")
+    processes: list[PositiveInt] = Field(default=[1, 5, 10], min_length=1, description="Numbers of worker processes.")
+    rounds: PositiveInt = Field(default=5, description="Rounds to measure, after one to warm up.")
+
+
 class Checkpoint(Section):
     """When a running cell saves what it needs to go on after it was killed: once both have passed since the last."""
 
@@ -265,6 +276,7 @@ class Settings(Section):
     posterior: PosteriorSettings = PosteriorSettings()
     evaluation: Evaluation = Evaluation()
     tables: Tables = Tables()
+    round_time: RoundTime = RoundTime()
     checkpoint: Checkpoint = Checkpoint()
     aggregation: Literal["exact", "reference"] = Field(
         default="exact",
@@ -318,6 +330,12 @@ class Settings(Section):
                 [*registry.BUILT_IN, *own],
                 "or give it a `source:` in `datasets`",
             )
+        # The default counts as not given: the canonical text of settings, which programs parse again, has it always.
+        if self.round_time != RoundTime():
+            known = [*registry.BUILT_IN, *own]
+            _require("round_time.dataset", [self.round_time.dataset], known, "or give it a `source:` in `datasets`")
+            _require("round_time.partition", [self.round_time.partition], self.partitions, "or add it to `partitions`")
+            _require("round_time.clients", [self.round_time.clients], self.setups, "or add it to `setups`")
         for name in self.datasets:
             if name not in registry.BUILT_IN and name not in own:
                 raise ValueError(
@@ -389,10 +407,17 @@ def load(files: Iterable[Path]) -> Settings:
 
     Raises ConfigError for a file that is missing, is no YAML mapping, or holds wrong settings.
     """
-    merged: dict[Any, Any] = {}
-    for file in files:
-        _overlay(merged, read_file(file))
-    return Settings.parse(merged)
+    return Settings.parse(overlaid(map(read_file, files)))
+
+
+def overlaid(mappings: Iterable[dict[Any, Any]]) -> dict[Any, Any]:
+    """Config mappings laid over each other. As Snakemake does, first those over the first, then these over it."""
+    base, *others = mappings
+    top: dict[Any, Any] = {}
+    for other in others:
+        _overlay(top, other)
+    _overlay(base, top)
+    return base
 
 
 def read_file(file: Path) -> dict[Any, Any]:
@@ -428,7 +453,7 @@ def _overlay(base: dict[Any, Any], top: dict[Any, Any]) -> None:
     for key, value in top.items():
         if isinstance(value, dict) and isinstance(base.get(key), dict):
             _overlay(base[key], value)
-        else:
+        elif value != {} or key not in base:
             base[key] = value
 
 
@@ -495,8 +520,8 @@ def _keys_beside(location: tuple[Any, ...]) -> list[str]:
         fields = getattr(annotation, "model_fields", None)
         if fields is not None and part in fields:
             annotation = fields[part].annotation
-        elif part in (strategies := {"iid": Iid, "dirichlet": Dirichlet, "labels": Labels, "quantity": Quantity}):
-            annotation = strategies[part]
+        elif location[0] == "partitions" and part in _STRATEGIES:
+            annotation = _STRATEGIES[part]
         for option in getattr(annotation, "__args__", ()):
             if isinstance(option, type) and issubclass(option, BaseModel):
                 annotation = option

@@ -32,3 +32,5 @@ def run_program(main: Callable[[], Result]) -> Result:
             raise
         name = f": {error.filename}" if error.filename else ""
         sys.exit(f"error: {error.strerror}{name}")
+    except MemoryError:
+        sys.exit("error: there is not enough memory")

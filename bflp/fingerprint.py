@@ -1,24 +1,24 @@
 """One string for the code that a job runs: it changes when the code's meaning does, and only then.
 
-The fingerprint covers the import closure, within this package, of the modules that a job starts from: every `import`
+The fingerprint covers the import closure, within this project, of the modules that a job starts from: every `import`
 statement counts, also one inside a function. Each module's syntax tree is hashed without comments, docstrings and
-positions. Third-party packages are not covered; their versions stand in the results. Imports no torch.
+positions. Installed packages are not covered; their versions stand in the results. Imports no torch.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from bflp.errors import UserError
+from bflp.loaded import loaded_modules
 
-PACKAGE = "bflp"
 ROOT = Path(__file__).resolve().parent.parent
+RULE_FILE = "aggregator_file"
 # Loaded with a training program to read the config and to take fingerprints; they compute nothing of a result.
 NOT_COVERED = {
     "bflp.command_line",
@@ -29,6 +29,7 @@ NOT_COVERED = {
     "bflp.device",
     "bflp.fingerprint",
     "bflp.grid",
+    "bflp.loaded",
 }
 
 
@@ -48,8 +49,12 @@ def cell_modules(job: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(modules)
 
 
-def check_cell(job: Mapping[str, Any]) -> None:
-    """Raise UserError unless the code on disk has the job's fingerprint and covers all that was imported."""
+def check_cell(job: Mapping[str, Any], loaded: Collection[str] = ()) -> dict[str, str]:
+    """Raise UserError unless the code on disk has the job's fingerprint, and that covers all that was imported.
+
+    loaded: the modules of the project that other processes of the cell have imported. Returns a short digest of each
+    module that the fingerprint covers; the result records it, so that one can tell later which module was changed.
+    """
     forget()
     modules, file = cell_modules(job), job.get("aggregator_file")
     if fingerprint(modules, file) != job["fingerprint"]:
@@ -57,10 +62,10 @@ def check_cell(job: Mapping[str, Any]) -> None:
             "the code was changed after this cell's job was made, so its result would not be of either version: "
             "run snakemake again"
         )
-    loaded = {name for name in sys.modules if name.partition(".")[0] == PACKAGE}
-    outside = sorted(loaded - import_closure(modules, file) - NOT_COVERED)
+    outside = sorted(loaded_modules().union(loaded) - import_closure(modules, file) - NOT_COVERED)
     if outside:
         raise UserError(f"the cell ran code that its fingerprint does not cover: {', '.join(outside)}")
+    return digests(modules, file)
 
 
 def fingerprint(modules: tuple[str, ...], file: str | None = None) -> str:
@@ -73,9 +78,17 @@ def fingerprint(modules: tuple[str, ...], file: str | None = None) -> str:
     return digest.hexdigest()[:16]
 
 
+def digests(modules: tuple[str, ...], file: str | None = None) -> dict[str, str]:
+    """A short digest of each module that the fingerprint covers; that of `file` is named RULE_FILE."""
+    result = {module: _module_digest(module)[:8] for module in sorted(import_closure(modules, file))}
+    if file is not None:
+        result[RULE_FILE] = hashlib.sha256(_meaning(_parse(Path(file))).encode()).hexdigest()[:8]
+    return result
+
+
 @cache
 def import_closure(modules: tuple[str, ...], file: str | None = None) -> frozenset[str]:
-    """All modules of the package that `modules` and `file` can import, packages' __init__ included."""
+    """All modules of the project that `modules` and `file` can import, packages' __init__ included."""
     found: set[str] = set()
     waiting = [*modules, *(_imports(_parse(Path(file))) if file else ())]
     while waiting:
@@ -117,11 +130,16 @@ def _module_digest(module: str) -> str:
 
 
 def _parse(file: Path) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    try:
+        return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+    except SyntaxError as error:
+        raise UserError(f"{file}, line {error.lineno}: {error.msg}") from None
+    except ValueError as error:
+        raise UserError(f"{file} is no Python source ({error})") from None
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
-    """The package's modules that are imported anywhere in a tree. Relative imports are not used in this project."""
+    """What may be modules, imported anywhere in a tree. Relative imports are not used in this project."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -130,7 +148,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         else:
             continue
-        yield from (name for name in names if name.partition(".")[0] == PACKAGE)
+        yield from names
 
 
 def _meaning(tree: ast.Module) -> str:

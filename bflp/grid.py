@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ class Cell:
         return Path(folder, *parts, f"seed{self.seed}{suffix}")
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return dict(vars(self))
 
     def __str__(self) -> str:
         return str(self.path("", ""))
@@ -65,6 +65,9 @@ class Plan:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        # Asked for several times, and of thousands of cells; all seeds of a cell share all but the seed.
+        self._jobs: dict[Cell, str] = {}
+        self._shared: dict[Cell, dict[str, Any]] = {}
 
     @property
     def results(self) -> Path:
@@ -101,6 +104,21 @@ class Plan:
                     for model, rule in self.rows():
                         for seed in grid.seeds:
                             yield Cell(dataset, partition, clients, model, rule, seed)
+
+    def round_time_cells(self) -> list[tuple[Cell, int]]:
+        """The rows and numbers of processes that the target `round_time` measures, with the first seed."""
+        wanted = self.settings.round_time
+        return [
+            (
+                Cell(wanted.dataset, wanted.partition, wanted.clients, model, rule, self.settings.grid.seeds[0]),
+                processes,
+            )
+            for model, rule in self.rows()
+            for processes in wanted.processes
+        ]
+
+    def round_time_file(self, cell: Cell, processes: int) -> Path:
+        return cell.path(self.results / "round_time", f"-processes{processes}.json")
 
     def result_file(self, cell: Cell) -> Path:
         return cell.path(self.results / "cells", ".json")
@@ -148,11 +166,20 @@ class Plan:
 
     def job(self, cell: Cell) -> str:
         """All that the cell's training program needs to know and depends on, as one canonical string."""
+        if cell not in self._jobs:
+            family = replace(cell, seed=0)
+            if family not in self._shared:
+                self._shared[family] = self._job(family)
+            self._jobs[cell] = canonical_json({**self._shared[family], "cell": cell.as_dict()})
+        return self._jobs[cell]
+
+    def _job(self, cell: Cell) -> dict[str, Any]:
         job: dict[str, Any] = {"cell": cell.as_dict(), "settings": self.cell_settings(cell)}
         if cell.variational and cell.aggregator in self.settings.aggregator_files:
             job["aggregator_file"] = self.settings.aggregator_files[cell.aggregator]
         job["fingerprint"] = fingerprint(cell_modules(job), job.get("aggregator_file"))
-        return canonical_json(job)
+        job["partition_fingerprint"] = fingerprint(partition_modules(job["settings"]["partition"]["strategy"]))
+        return job
 
     def identity(self) -> str:
         """A short hash of all cells' jobs: the same only for the same grid, settings and code."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bflp import result_schema
 from bflp.datasets import arrays
 from bflp.errors import DataError
 from bflp.federation.result_file import checksum
@@ -26,43 +27,35 @@ FURTHER_METRICS = (
     "epistemic",
     "ood_auroc",
 )
+# Of results that are wrong in the same way.
+MOST_LISTED = 20
 CLIENT_METRICS = tuple(f"{name}_{what}" for name in METRICS[:3] for what in ("worst_decile", "gini"))
-FIELDS = (
-    "cell",
-    "settings",
-    "fingerprint",
-    "data",
-    "environment",
-    "diverged",
-    "rounds",
-    "final",
-    "reliability",
-    "clients",
-    "timing",
-)
 
 
 def read_result(path: Path, cell: Cell) -> dict[str, Any]:
-    """A cell's result. Raises DataError, naming the file, when it is damaged or is not of this cell."""
+    """A cell's result. Raises DataError, naming the file, when it is damaged, is not whole or is not of this cell."""
     advice = "delete it and run snakemake again"
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except FileNotFoundError:
         raise DataError(f"there is no result {path}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is no valid JSON ({error}): {advice}") from None
-    if not isinstance(result, dict) or not set(FIELDS) <= result.keys():
-        missing = sorted(set(FIELDS) - set(result)) if isinstance(result, dict) else FIELDS
-        raise DataError(f"{path} is no result of a cell (without {', '.join(missing)}): {advice}")
-    if result["cell"] != cell.as_dict():
-        raise DataError(f"{path} holds the result of another cell, {result['cell']}: {advice}")
-    if result["environment"].get("checksum") != checksum(result):
+    environment = result.get("environment") if isinstance(result, dict) else None
+    if not isinstance(environment, dict) or "checksum" not in environment:
+        raise DataError(f"{path} is no result of a cell: {advice}")
+    if environment["checksum"] != checksum(result):
         raise DataError(f"{path} was changed after it was written (wrong checksum): {advice}")
-    final = result["final"]
-    complete = isinstance(final, dict) and all(isinstance(final.get(name), float) for name in METRICS[:3])
-    if not complete and not isinstance(result["diverged"], dict):
-        raise DataError(f"{path} lacks a final metric: {advice}")
+    if result.get("cell") != cell.as_dict():
+        raise DataError(f"{path} holds the result of another cell, {result.get('cell')}: {advice}")
+    wrong = result_schema.check(result)
+    if wrong:
+        raise DataError(f"{path} has not the form of a result ({'; '.join(wrong[:3])}): {advice}")
     return result
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
 
 
 @dataclass(frozen=True)
@@ -97,22 +90,46 @@ def stale_reason(result: dict[str, Any], job: dict[str, Any], hashes: Mapping[st
 def collect(plan: Plan, partial: bool = False) -> tuple[pd.DataFrame, list[Stale]]:
     """The final metrics and times of the cells that the config names, one row each, and which results are stale.
 
-    With `partial`, cells without a result are left out; else they raise DataError. A damaged result raises DataError.
+    Results that are missing or damaged raise DataError, which names them all; with `partial`, cells without a result
+    are left out, and damaged ones are left out and listed among the stale ones.
     """
-    import pandas as pd
-
     rows: list[dict[str, Any]] = []
     stale: list[Stale] = []
-    hashes = _data_hashes(plan)
+    unusable: list[str] = []
+    hashes = data_hashes(plan)
     for cell in plan.cells:
         path = plan.result_file(cell)
         if partial and not path.exists():
             continue
-        result = read_result(path, cell)
+        try:
+            result = read_result(path, cell)
+        except DataError as error:
+            unusable.append(str(error))
+            if partial:
+                stale.append(Stale(path, "is damaged"))
+            continue
         reason = stale_reason(result, json.loads(plan.job(cell)), hashes)
         if reason:
             stale.append(Stale(path, reason))
-        rows.append(_row(cell, result))
+        rows.append(row(cell, result))
+    if unusable and not partial:
+        raise DataError(f"{len(unusable)} result(s) can not be used:{_listed(unusable)}")
+    return frame(rows), stale
+
+
+def collect_archive(folder: Path) -> pd.DataFrame:
+    """All results below a folder `cells`, whatever settings and code made them. Raises DataError for a damaged one."""
+    files = sorted(folder.rglob("seed*.json"))
+    if not files:
+        raise DataError(f"there is no result below {folder}")
+    cells = [Cell.parse(str(file.relative_to(folder).with_suffix(""))) for file in files]
+    return frame([row(cell, read_result(file, cell)) for cell, file in zip(cells, files, strict=True)])
+
+
+def frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """The tidy data frame of the rows."""
+    import pandas as pd
+
     columns = [
         *Cell.__dataclass_fields__,
         "diverged",
@@ -123,13 +140,14 @@ def collect(plan: Plan, partial: bool = False) -> tuple[pd.DataFrame, list[Stale
         *(f"{name}_seconds" for name in TIMES),
         "total_seconds",
     ]
-    return pd.DataFrame(rows, columns=columns), stale
+    return pd.DataFrame(rows, columns=columns)
 
 
 TIMES = ("train", "aggregation", "evaluation")
 
 
-def _row(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
+def row(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
+    """A cell's row of the tidy data frame."""
     timing = result["timing"]
     per_round = {
         f"{name}_seconds": sum(timing[f"{name}_seconds"]) / max(1, len(timing["train_seconds"])) for name in TIMES
@@ -145,7 +163,8 @@ def _row(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _data_hashes(plan: Plan) -> dict[str, str]:
+def data_hashes(plan: Plan) -> dict[str, str]:
+    """The content hashes of the data sets that are prepared, by name."""
     hashes = {}
     for dataset in plan.datasets():
         file = plan.data_file(dataset)
@@ -157,10 +176,14 @@ def _data_hashes(plan: Plan) -> dict[str, str]:
 def describe_stale(stale: Iterable[Stale]) -> str:
     """What is stale and what to do, for people."""
     stale = list(stale)
-    listed = "".join(f"\n  {item.path}: {item.reason}" for item in stale[:20])
-    more = f"\n  and {len(stale) - 20} more" if len(stale) > 20 else ""
+    listed = _listed([f"{item.path}: {item.reason}" for item in stale])
     return (
-        f"{len(stale)} result(s) are not what the present settings, code and data would give:{listed}{more}\n"
+        f"{len(stale)} result(s) are not what the present settings, code and data would give:{listed}\n"
         "Delete them and run snakemake again to train these cells anew, or go back to the settings and code they "
         "were made with."
     )
+
+
+def _listed(lines: list[str]) -> str:
+    more = f"\n  and {len(lines) - MOST_LISTED} more" if len(lines) > MOST_LISTED else ""
+    return "".join(f"\n  {line}" for line in lines[:MOST_LISTED]) + more

@@ -31,7 +31,13 @@ def reference() -> str:
     """docs/settings.md."""
     lines = [HEAD]
     for name, section in _sections("", Settings):
-        lines += [f"## {name or 'Top level'}", "", _first_paragraph(section), "", "| key | values | default | meaning |"]
+        lines += [
+            f"## {name or 'Top level'}",
+            "",
+            _first_paragraph(section),
+            "",
+            "| key | values | default | meaning |",
+        ]
         lines.append("| --- | --- | --- | --- |")
         for key, field in section.model_fields.items():
             row = (f"`{key}`", _values(field), _default(field), field.description or _about(field.annotation))

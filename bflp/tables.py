@@ -9,16 +9,17 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import pandas as pd
 import tabulate
 
 from bflp.config import VARIATIONAL_MODELS, Settings
 from bflp.datasets.registry import title
 from bflp.grid import NO_AGGREGATOR, Plan
+from bflp.titles import partition_title
 
-PARTITION_TITLES = {"iid": "IID", "noniid": "non-IID"}
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,9 @@ class Summary:
         self.seeds = seeds
         keys = ["dataset", "partition", "clients", "model", "aggregator"]
         values = [*RESULT_METRICS, "spread"]
+        # Not at the top: the Snakefile asks this module for the tables' names, and pandas takes most of a second.
+        import pandas as pd
+
         frame = frame.assign(**{name: pd.to_numeric(frame[name]) for name in values})
         grouped = frame.groupby(keys)
         statistics = grouped[values].agg(["mean", "sem", "count"])
@@ -155,13 +159,14 @@ def results_table(plan: Plan, summary: Summary, clients: int) -> Table:
             for dataset in grid.datasets
             for metric in metrics
         ]
-        blocks.append((_partition_title(partition), _rows(rows, columns)))
+        blocks.append((partition_title(partition), _rows(rows, columns)))
     setup = plan.settings.setups[clients]
     return Table(
         name=f"results{clients}",
-        caption=f"{clients} clients ({setup.fraction:.0%} active per round), {setup.rounds} rounds: "
+        caption=f"{clients} clients ({100 * setup.fraction:g}% active per round), {setup.rounds} rounds: "
         + _over_seeds(grid.seeds)
-        + " Bold: within the best row's standard error of the best mean.",
+        + " Bold: within the best row's standard error of the best mean."
+        + _about_gaps(blocks),
         labels=("", "Model", "Aggregator"),
         groups=[(title(dataset), len(metrics)) for dataset in grid.datasets],
         columns=[metric.title for _ in grid.datasets for metric in metrics],
@@ -186,16 +191,44 @@ def spread_table(plan: Plan, summary: Summary) -> Table:
                 for dataset in grid.datasets
             ]
             rows.extend(_rows(keys, columns))
-        blocks.append((_partition_title(partition), rows))
+        blocks.append((partition_title(partition), rows))
     return Table(
         name="spread",
         caption="Spread (Euclidean norm of all standard deviations) of the final global posterior: "
         + _over_seeds(grid.seeds)
-        + " Bold: the three lowest of a model's rules.",
+        + " Bold: the three lowest of a model's rules."
+        + _about_gaps(blocks),
         labels=("", "Model", "Aggregator"),
         groups=[(f"{clients} clients", len(grid.datasets)) for clients in grid.clients],
         columns=[title(dataset) for _ in grid.clients for dataset in grid.datasets],
         blocks=blocks,
+    )
+
+
+def round_time_table(settings: Settings, frame: pd.DataFrame) -> Table:
+    """The paper's runtime table: a column per number of processes, and the time of aggregation.
+
+    frame: model, aggregator, processes, seconds_per_round, standard_error, aggregation_seconds.
+    """
+    measured = settings.round_time
+    rows: list[tuple[Sequence[str], Sequence[Entry | str]]] = []
+    for (model, rule), group in frame.groupby(["model", "aggregator"], sort=False):
+        by_processes = {row["processes"]: row for row in group.to_dict("records")}
+        found = [by_processes[processes] for processes in measured.processes]
+        times: list[Entry | str] = [
+            Entry(float(row["seconds_per_round"]), float(row["standard_error"]), 1, 1) for row in found
+        ]
+        aggregation = f"{1000 * float(group['aggregation_seconds'].mean()):.1f}"
+        rows.append(([str(model), "N/A" if rule == NO_AGGREGATOR else str(rule)], [*times, aggregation]))
+    return Table(
+        name="round_time",
+        caption=f"Seconds of local training per communication round by number of processes, and milliseconds of "
+        f"aggregation: {title(measured.dataset)}, {partition_title(measured.partition)}, {measured.clients} clients; "
+        f"mean ± standard error over {measured.rounds} rounds after one to warm up.",
+        labels=("", "Model", "Aggregator"),
+        groups=[("Processes", len(measured.processes)), ("", 1)],
+        columns=[*map(str, measured.processes), "Aggregation (ms)"],
+        blocks=[("", rows)],
     )
 
 
@@ -208,7 +241,7 @@ def datasets_table(settings: Settings, summaries: dict[str, dict[str, Any]]) -> 
             rows.append(([title(name)], [Entry()] * (4 + len(settings.grid.clients))))
             continue
         channels, height, width = found["image_shape"]
-        texts = [f"{channels}x{height}x{width}", found["labels"], found["train_size"], found["test_size"]]
+        texts = [f"{channels}×{height}×{width}", found["labels"], found["train_size"], found["test_size"]]
         per_client = [f"{found['train_size'] / clients:.0f}" for clients in settings.grid.clients]
         rows.append(([title(name)], [*map(str, texts), *per_client]))
     return Table(
@@ -227,50 +260,93 @@ def datasets_table(settings: Settings, summaries: dict[str, dict[str, Any]]) -> 
     )
 
 
+# Side by side on a page: the paper's three data sets with three metrics each.
+WIDEST = 9
+
+
 def to_latex(table: Table) -> str:
-    """A `table*` environment; needs the packages booktabs, multirow and graphicx."""
+    """`table*` environments, one for each part of a wide table; they need booktabs, multirow and graphicx."""
+    parts = _parts(table)
+    floats = [_latex_float(part, index, len(parts)) for index, part in enumerate(parts, start=1)]
+    return "\n".join(["% needs \\usepackage{booktabs,multirow,graphicx}", *floats])
+
+
+def _parts(table: Table) -> list[Table]:
+    """A table of too many columns as several, split between groups where that is possible."""
+    pieces: list[list[tuple[str, int]]] = [[]]
+    for text, width in table.groups:
+        for start in range(0, width, WIDEST):
+            piece = min(WIDEST, width - start)
+            if sum(taken for _, taken in pieces[-1]) + piece > WIDEST:
+                pieces.append([])
+            pieces[-1].append((text, piece))
+    parts, start = [], 0
+    for groups in pieces:
+        end = start + sum(width for _, width in groups)
+        blocks = [(block, [(names, values[start:end]) for names, values in rows]) for block, rows in table.blocks]
+        parts.append(replace(table, groups=groups, columns=table.columns[start:end], blocks=blocks))
+        start = end
+    return parts
+
+
+def _latex_float(table: Table, part: int, parts: int) -> str:
     labels = len(table.labels)
-    spec = "l" * labels + "".join("c" * width for _, width in table.groups)
+    columns = "l" * labels + "".join("c" * width for _, width in table.groups)
+    caption = table.caption + (f" Part {part} of {parts}." if parts > 1 else "")
     lines = [
-        "% needs \\usepackage{booktabs,multirow,graphicx}",
         "\\begin{table*}[htbp]",
         "\\centering",
-        f"\\caption{{{latex_escape(table.caption)}}}",
-        f"\\label{{tab:{table.name}}}",
+        f"\\caption{{{latex_escape(caption)}}}",
+        f"\\label{{tab:{table.name}{f'-{part}' if part > 1 else ''}}}",
+        "\\vspace{1ex}",
+        "\\setlength{\\tabcolsep}{4pt}",
         # Shrinks a wide table to the text's width; a narrow one keeps its size.
         "\\resizebox{\\ifdim\\width>\\textwidth\\textwidth\\else\\width\\fi}{!}{%",
-        f"\\begin{{tabular}}{{{spec}}}",
+        f"\\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
         "\\toprule",
+        *_latex_header(table),
+        *(line for block, rows in table.blocks for line in ["\\midrule", *_latex_block(block, rows, labels)]),
+        "\\bottomrule",
+        "\\end{tabular}}",
+        "\\end{table*}",
     ]
-    upper, rules, column = [""] * labels, [], labels + 1
+    return "\n".join(lines) + "\n"
+
+
+def _latex_header(table: Table) -> list[str]:
+    upper, rules, column = [""] * len(table.labels), [], len(table.labels) + 1
     for text, width in table.groups:
         upper.append(f"\\multicolumn{{{width}}}{{c}}{{{latex_escape(text)}}}")
         if text:
             rules.append(f"\\cmidrule(lr){{{column}-{column + width - 1}}}")
         column += width
-    lines += [" & ".join(upper) + " \\\\", *rules]
-    lines.append(" & ".join(latex_escape(text) for text in [*table.labels, *table.columns]) + " \\\\")
-    for block, rows in table.blocks:
-        lines.append("\\midrule")
-        previous: Sequence[str] = ()
-        for index, (names, values) in enumerate(rows):
-            if index and labels == 3 and names[0] != previous[0]:
-                lines.append(f"\\cmidrule{{2-{labels + len(table.columns)}}}")
-            first = f"\\multirow{{{len(rows)}}}{{*}}{{{latex_escape(block)}}}" if index == 0 and block else ""
-            shown = _row_names(names, previous)
-            if labels == 3 and shown[0]:
-                run = sum(1 for other, _ in rows if other[0] == names[0])
-                shown[0] = (
-                    f"\\multirow{{{run}}}{{*}}{{{latex_escape(shown[0])}}}" if run > 1 else latex_escape(shown[0])
-                )
-                shown[1] = latex_escape(shown[1])
-            else:
-                shown = [latex_escape(text) for text in shown]
-            cells = [*([first] if labels == 3 else []), *shown, *map(_latex_value, values)]
-            lines.append(" & ".join(cells) + " \\\\")
-            previous = names
-    lines += ["\\bottomrule", "\\end{tabular}}", "\\end{table*}"]
-    return "\n".join(lines) + "\n"
+    lower = [latex_escape(text) for text in (*table.labels, *table.columns)]
+    return [_latex_row(upper), *rules, _latex_row(lower)]
+
+
+def _latex_block(block: str, rows: Sequence[tuple[Sequence[str], Sequence[Entry | str]]], labels: int) -> list[str]:
+    """The rows of a block; with three labels the block and each model stand once, over all their rows."""
+    lines = []
+    firsts = [names[0] for names, _ in rows]
+    for index, (names, values) in enumerate(rows):
+        shown = [latex_escape(text) for text in names]
+        if labels == 3:
+            begins = index == 0 or firsts[index - 1] != names[0]
+            height = firsts.count(names[0])
+            if begins and index and max(height, firsts.count(firsts[index - 1])) > 1:
+                lines.append(f"\\cmidrule{{2-{labels + len(values)}}}")
+            shown[0] = _spanning(names[0], height) if begins else ""
+            shown.insert(0, _spanning(block, len(rows)) if index == 0 else "")
+        lines.append(_latex_row([*shown, *map(_latex_value, values)]))
+    return lines
+
+
+def _spanning(text: str, rows: int) -> str:
+    return f"\\multirow{{{rows}}}{{*}}{{{latex_escape(text)}}}" if text and rows > 1 else latex_escape(text)
+
+
+def _latex_row(cells: Iterable[str]) -> str:
+    return " & ".join(cells) + " \\\\"
 
 
 def to_markdown(table: Table) -> str:
@@ -295,6 +371,8 @@ _LATEX_SPECIAL = {
     "\\": "\\textbackslash{}",
     "~": "\\textasciitilde{}",
     "^": "\\textasciicircum{}",
+    "±": "$\\pm$",
+    "×": "$\\times$",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 
@@ -318,13 +396,6 @@ def _rows(
 ) -> list[tuple[Sequence[str], Sequence[Entry | str]]]:
     shown = [(model, "N/A" if rule == NO_AGGREGATOR else rule) for model, rule in keys]
     return [(names, [column[index] for column in columns]) for index, names in enumerate(shown)]
-
-
-def _row_names(names: Sequence[str], previous: Sequence[str]) -> list[str]:
-    """The labels of a row, leaving out the model where it is that of the row above."""
-    if len(names) == 2 and previous and names[0] == previous[0]:
-        return ["", names[1]]
-    return list(names)
 
 
 def _latex_value(value: Entry | str) -> str:
@@ -354,8 +425,14 @@ def _markdown_value(value: Entry | str) -> str:
     return number + (f" ({value.seeds}/{value.wanted} seeds)" if value.seeds < value.wanted else "")
 
 
-def _partition_title(name: str) -> str:
-    return PARTITION_TITLES.get(name, name)
+def _about_gaps(blocks: Iterable[tuple[str, Sequence[tuple[Sequence[str], Sequence[Entry | str]]]]]) -> str:
+    """What a caption says of entries without their full number of seeds."""
+    entries = [entry for _, rows in blocks for _, values in rows for entry in values if isinstance(entry, Entry)]
+    diverged = any(entry.diverged for entry in entries)
+    missing = any(entry.seeds < entry.wanted and not entry.diverged for entry in entries)
+    return (" n/m: only n of m seeds have run; a dash: none has." if missing else "") + (
+        " diverged (n/m): training diverged with n of m seeds." if diverged else ""
+    )
 
 
 def _over_seeds(seeds: Iterable[int]) -> str:

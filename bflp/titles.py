@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bflp.datasets.registry import title as dataset_title
+from bflp.datasets import registry
 
 PARTITION_TITLES = {"iid": "IID", "noniid": "non-IID"}
 
@@ -24,4 +24,4 @@ def federation_title(partition: str, clients: int) -> str:
 
 def block_title(dataset: str, partition: str, clients: int) -> str:
     """A block of cells that are compared with one another: the same data, split the same way."""
-    return f"{dataset_title(dataset)}, {federation_title(partition, clients)}"
+    return f"{registry.title(dataset)}, {federation_title(partition, clients)}"

@@ -86,9 +86,11 @@ def read_summary(data_file: Path) -> dict[str, Any]:
             raise TypeError
         return summary
     except FileNotFoundError:
-        raise DataError(f"there is no {path}: prepare the data set first (snakemake prepare)") from None
+        raise DataError(f"there is no {path}: prepare the data set first (snakemake --cores 1 prepare_all)") from None
     except (ValueError, KeyError, TypeError):
-        raise DataError(f"{path} is broken: delete it and prepare the data set again (snakemake prepare)") from None
+        raise DataError(
+            f"{path} is broken: delete it and prepare the data set again (snakemake --cores 1 prepare_all)"
+        ) from None
 
 
 def open_prepared(path: Path) -> Dataset:
@@ -97,12 +99,12 @@ def open_prepared(path: Path) -> Dataset:
         with zipfile.ZipFile(path) as archive:
             arrays = {name: _map_member(path, archive.getinfo(f"{name}.npy")) for name in NAMES}
     except FileNotFoundError:
-        raise DataError(f"there is no {path}: prepare the data set first (snakemake prepare)") from None
+        raise DataError(f"there is no {path}: prepare the data set first (snakemake --cores 1 prepare_all)") from None
     except PermissionError:
         raise
     except Exception as error:  # whatever a damaged zip or npy header can raise
         raise DataError(
-            f"{path} is broken ({error}): delete it and prepare the data set again (snakemake prepare)"
+            f"{path} is broken ({error}): delete it and prepare the data set again (snakemake --cores 1 prepare_all)"
         ) from None
     # Labels are small and are read often: copied into memory, where they are aligned.
     return Dataset(**{name: array if name.endswith("images") else np.array(array) for name, array in arrays.items()})

@@ -49,6 +49,15 @@ def source_hash(source: Path, output: Path) -> str:
     return _file_hash(source)
 
 
+def is_current(source: Path, output: Path) -> bool:
+    """Whether the prepared file `output` was made from what the source file holds now."""
+    try:
+        made_from = json.loads(_stamp_file(output).read_text(encoding="utf-8"))["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return bool(made_from == _file_hash(source))
+
+
 def _stamp_file(output: Path) -> Path:
     return output.with_suffix(".source.json")
 

@@ -7,22 +7,22 @@ client pool is started first, and imports torch while this process does.
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import hashlib
 import math
 import os
 import platform
-import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from bflp.errors import DataError, UserError
+from bflp import termination
+from bflp.errors import DataError
 from bflp.federation import pool
 from bflp.federation.job import Job
-from bflp.files import canonical_json
+from bflp.federation.lock import only_one
+from bflp.files import canonical_json, remove_leftovers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from bflp.federation.worker import Worker
 
 
-class Terminated(BaseException):
-    """SIGTERM or Ctrl-C: save and end."""
-
-
 def run_cell(
     job: Job,
     processes: int,
@@ -43,17 +39,21 @@ def run_cell(
     model_file: Path,
     checkpoint_folder: Path,
     pace: dict[str, float],
-    check_code: Callable[[], None],
+    check_code: Callable[[Collection[str]], dict[str, str]],
     on_divergence: str = "stop",
 ) -> None:
     """Train the cell and write its JSON result and final model.
 
     Goes on from the newest checkpoint in `checkpoint_folder`, if there is one of this very job. pace: the checkpoint
-    settings (`rounds` and `seconds` between two). check_code: called before the result is written; raises UserError
-    when the code is not what the job names. on_divergence: "stop" or "record". Raises UserError.
+    settings (`rounds` and `seconds` between two). check_code: called before the result is written, with the modules
+    that workers have loaded; raises UserError when the code is not what the job names, else returns what the result
+    records of it. on_divergence: "stop" or "record". Raises UserError; and Terminated, having saved a checkpoint, where
+    the program handles signals.
     """
     began = time.perf_counter()
-    with _only_one(checkpoint_folder, str(job)), _termination():
+    with only_one(checkpoint_folder, str(job)):
+        for file in (result_file, model_file):
+            remove_leftovers(file)
         if processes > 1:
             pool.start_server()
         from bflp.federation.worker import Worker, chunks
@@ -61,14 +61,24 @@ def run_cell(
         worker = Worker(job)
         data = _checked_inputs(job, worker)
         tasks = max(len(worker.partition.sizes), len(chunks(len(worker.data.test_labels))))
-        with _executor(job, worker, min(processes, tasks)) as executor:
+        workers = min(processes, tasks)
+        with executor_for(job, worker, workers) as executor:
             loop = RoundLoop(job, worker, executor, checkpoint_folder, pace, data)
             startup = time.perf_counter() - began
-            progress = loop.run(began, on_divergence)
-            final = loop.final(progress)
-        check_code()
-        _write(job, worker, progress, final, processes, startup, data, result_file, model_file)
-        loop.checkpoints.remove()
+            try:
+                loop.run(began, on_divergence)
+                final = loop.final()
+                # As many tasks as workers: each answers once.
+                loaded = executor.run(loop.progress.model, [("loaded", 0, index, 0.0) for index in range(workers)])
+                code = check_code(set().union(*loaded))
+            except (termination.Terminated, pool.WorkerFailedError) as error:
+                loop.save_unsaved(error)
+                raise
+            # Broken off from here on, the result would be there and the cell would count as failed all the same.
+            termination.ignore()
+            environment = {**_environment(job, processes), "code": code}
+            _write(job, worker, loop.progress, final, environment, startup, data, result_file, model_file)
+            loop.checkpoints.remove()
 
 
 class RoundLoop:
@@ -91,45 +101,48 @@ class RoundLoop:
         self.labels = worker.data.test_labels
         identity = [job.cell, job.settings, job.fingerprint, data]
         self.checkpoints = Checkpoints(checkpoint_folder, canonical_json(identity))
+        self.progress = self._start()
+        self.saved_round, self.saved_time = self.progress.round, time.perf_counter()
 
-    def run(self, began: float, on_divergence: str) -> Progress:
+    def run(self, began: float, on_divergence: str) -> None:
         """All rounds that are left, or up to the one that diverged. `began`: the perf_counter of the job's start."""
         from bflp.progress import RoundProgress
 
         rounds = self.job.settings["setup"]["rounds"]
-        progress = self._start()
-        earlier = progress.timing["total_seconds"]
-        saved_round, saved_time = progress.round, time.perf_counter()
+        earlier = self.progress.timing["total_seconds"]
         try:
-            with RoundProgress(str(self.job), rounds, progress.round) as shown:
-                while progress.round < rounds:
-                    following = self._round(progress)
-                    following.timing["total_seconds"] = earlier + time.perf_counter() - began
-                    progress = following
+            with RoundProgress(str(self.job), rounds, self.progress.round) as shown:
+                while self.progress.round < rounds:
+                    progress = self._round(self.progress)
+                    progress.timing["total_seconds"] = earlier + time.perf_counter() - began
+                    self.progress = progress
                     evaluated = progress.rounds and progress.rounds[-1]["round"] == progress.round
                     shown.update(progress.round, progress.rounds[-1]["accuracy"] if evaluated else None)
-                    now = time.perf_counter()
-                    if (
-                        progress.round < rounds
-                        and progress.round - saved_round >= self.pace["rounds"]
-                        and now - saved_time >= self.pace["seconds"]
-                    ):
-                        self.checkpoints.save(progress)
-                        saved_round, saved_time = progress.round, now
+                    termination.check()
+                    if progress.round < rounds:
+                        self._save_in_time()
         except pool.DivergedError as error:
             if on_divergence == "stop":
                 raise
             print(f"{self.job}: recorded as diverged: {error}", file=sys.stderr)
-            progress.diverged = error.as_dict()
-        except Terminated as signal_:
-            if progress.round > saved_round:
-                self.checkpoints.save(progress)
+            self.progress.diverged = error.as_dict()
+
+    def _save_in_time(self) -> None:
+        now = time.perf_counter()
+        rounds, seconds = self.progress.round - self.saved_round, now - self.saved_time
+        if rounds >= self.pace["rounds"] and seconds >= self.pace["seconds"]:
+            self.checkpoints.save(self.progress)
+            self.saved_round, self.saved_time = self.progress.round, now
+
+    def save_unsaved(self, reason: BaseException) -> None:
+        """Save the rounds that no checkpoint holds yet, since the job ends for `reason`."""
+        if self.progress.round > self.saved_round and self.progress.diverged is None:
+            self.checkpoints.save(self.progress)
+        if isinstance(reason, termination.Terminated):
             print(
-                f"{self.job}: ended by {signal_} after round {progress.round}; run it again to go on",
+                f"{self.job}: ended by {reason} after round {self.progress.round}; run it again to go on",
                 file=sys.stderr,
             )
-            raise
-        return progress
 
     def _start(self) -> Progress:
         from bflp.federation.checkpoint import Progress
@@ -153,6 +166,7 @@ class RoundLoop:
         import numpy as np
 
         from bflp.federation.checkpoint import Progress
+        from bflp.federation.client import NotFiniteError
         from bflp.federation.server import select_clients
 
         round_ = before.round + 1
@@ -165,8 +179,8 @@ class RoundLoop:
         times.append(time.perf_counter())
         try:
             model = self.aggregator.combine(np.stack([vector for vector, *_ in trained]), sizes[clients], round_)
-        except ValueError as error:
-            raise pool.DivergedError(round_, None, f"aggregation: {error}") from None
+        except NotFiniteError as error:
+            raise pool.DivergedError(round_, None, str(error)) from None
         times.append(time.perf_counter())
         evaluation = self.job.settings["evaluation"]
         rounds = before.rounds
@@ -207,8 +221,9 @@ class RoundLoop:
         probabilities, entropies = zip(*answers, strict=True)
         return np.concatenate(probabilities), np.concatenate(entropies)
 
-    def final(self, progress: Progress) -> dict[str, Any]:
+    def final(self) -> dict[str, Any]:
         """The parts of the result that describe the final model; all null for a cell that diverged."""
+        progress = self.progress
         if progress.diverged is not None:
             return {"diverged": progress.diverged, "final": None, "reliability": None, "clients": None}
         from bflp.federation import final
@@ -240,6 +255,8 @@ def _checked_inputs(job: Job, worker: Worker) -> dict[str, str | None]:
         shapes = f"{worker.ood_images.shape[1:]}, not {worker.data.train_images.shape[1:]}"
         raise DataError(f"evaluation.out_of_distribution: its images have shape {shapes} as those of the data set")
     expected |= {"name": job.cell["partition"], "settings": job.settings["partition"]}
+    if job.partition_fingerprint is not None and "fingerprint" in worker.partition.job:
+        expected["fingerprint"] = job.partition_fingerprint
     files.check(worker.partition, job.partition_file, expected, data_hash, len(worker.data.train_labels))
     return {
         "dataset": data_hash,
@@ -249,7 +266,8 @@ def _checked_inputs(job: Job, worker: Worker) -> dict[str, str | None]:
 
 
 @contextlib.contextmanager
-def _executor(job: Job, worker: Worker, processes: int) -> Iterator[pool.Executor]:
+def executor_for(job: Job, worker: Worker, processes: int) -> Iterator[pool.Executor]:
+    """This process alone, or a pool."""
     if processes == 1:
         yield pool.SerialExecutor(worker)
     else:
@@ -257,51 +275,18 @@ def _executor(job: Job, worker: Worker, processes: int) -> Iterator[pool.Executo
             yield executor
 
 
-@contextlib.contextmanager
-def _termination() -> Iterator[None]:
-    """Turn the first SIGTERM or Ctrl-C into Terminated, ignore those that follow, and exit as the signal would."""
-
-    def terminate(number: int, frame: FrameType | None) -> None:
-        for each in previous:
-            signal.signal(each, signal.SIG_IGN)
-        raise Terminated(signal.Signals(number).name)
-
-    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    for number in previous:
-        signal.signal(number, terminate)
-    try:
-        yield
-    except Terminated as error:
-        raise SystemExit(128 + signal.Signals[str(error)]) from None
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _only_one(folder: Path, name: str) -> Iterator[None]:
-    """Hold the cell's lock; the system frees it when the process dies, however it dies. Raises UserError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{name} is being trained by another process already: wait for it, or stop it") from None
-        yield
-
-
 def _write(
     job: Job,
     worker: Worker,
     progress: Progress,
     final: dict[str, Any],
-    processes: int,
+    environment: dict[str, Any],
     startup: float,
     data: dict[str, str | None],
     result_file: Path,
     model_file: Path,
 ) -> None:
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     from bflp.federation.result_file import write_result
     from bflp.files import whole_file
@@ -311,14 +296,16 @@ def _write(
         "settings": job.settings,
         "fingerprint": job.fingerprint,
         "data": data,
-        "environment": {**_environment(job, processes), "resumed_at": progress.resumed_at},
+        "model_sha256": hashlib.sha256(progress.model.numpy().tobytes()).hexdigest(),
+        "environment": {**environment, "resumed_at": progress.resumed_at},
         "rounds": progress.rounds,
         **final,
         "timing": {**progress.timing, "startup_seconds": startup},
     }
     tensors = {name: tensor.contiguous() for name, tensor in worker.layout.views(progress.model).items()}
     with whole_file(model_file) as temporary:
-        save_file(tensors, temporary, metadata={"cell": canonical_json(job.cell)})
+        # Not by safetensors' own writing, which hides the system's error and makes files that only their owner reads.
+        temporary.write_bytes(save(tensors, metadata={"cell": canonical_json(job.cell)}))
     write_result(result_file, result)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from bflp.files import canonical_json, whole_file
@@ -61,7 +61,7 @@ class Checkpoints:
         metadata = {"format": FORMAT, "identity": self.identity, "history": history}
         metadata["checksum"] = _checksum(progress.model, metadata)
         with whole_file(self.folder / f"round{progress.round:08d}.safetensors") as temporary:
-            save_file({"model": progress.model}, temporary, metadata=metadata)
+            temporary.write_bytes(save({"model": progress.model}, metadata=metadata))
         for old in self._files()[KEPT:]:
             old.unlink(missing_ok=True)
 

@@ -16,7 +16,8 @@ class Job:
 
     cell: its six coordinates; settings: what determines its result; fingerprint: of the code; aggregator_file: a rule
     outside the package, or None; data_file, partition_file: its inputs; device: "cpu" or "cuda" (with an index);
-    ood_file: the prepared out-of-distribution data set, or None.
+    ood_file: the prepared out-of-distribution data set, or None; partition_fingerprint: of the code that makes
+    partitions now, or None where it is not to be checked.
     """
 
     cell: dict[str, Any]
@@ -27,6 +28,7 @@ class Job:
     partition_file: Path
     device: str = "cpu"
     ood_file: Path | None = None
+    partition_fingerprint: str | None = None
 
     @classmethod
     def parse(cls, text: str, data_file: Path, partition_file: Path, device: str, ood_file: Path | None = None) -> Job:
@@ -42,6 +44,7 @@ class Job:
                 partition_file,
                 device,
                 ood_file,
+                job.get("partition_fingerprint"),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"the job is no string that the workflow makes ({error})") from None

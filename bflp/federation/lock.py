@@ -48,7 +48,9 @@ def _open_locked(path: Path, name: str) -> TextIO:
         except OSError as error:
             if error.errno not in NOT_SUPPORTED:
                 raise
-            print(f"warning: {path.parent} knows no locks: see to it that no other process trains {name}", file=sys.stderr)
+            print(
+                f"warning: {path.parent} knows no locks: see to it that no other process trains {name}", file=sys.stderr
+            )
             return file
         # The lock counts only if its file was not removed, by a cell that ended, before it was ours.
         with contextlib.suppress(FileNotFoundError):

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bflp import termination
 from bflp.errors import UserError
 from bflp.federation.job import Job
 
@@ -65,7 +66,15 @@ class SerialExecutor:
         self.worker = worker
 
     def run(self, vector: Tensor, tasks: Sequence[Task]) -> list[Any]:
-        return [_run_task(self.worker, vector, task) for task in tasks]
+        return [self._run(vector, task) for task in tasks]
+
+    def _run(self, vector: Tensor, task: Task) -> Any:
+        try:
+            return _run_task(self.worker, vector, task)
+        except UserError:
+            raise
+        except Exception:
+            raise WorkerFailedError(f"raised in {_describe(task)}:\n{traceback.format_exc()}") from None
 
 
 class PoolExecutor:
@@ -138,10 +147,18 @@ class PoolExecutor:
 
 def start_server() -> None:
     """Start the server process that workers are forked from; it imports torch while this process goes on."""
-    from multiprocessing import forkserver
+    from multiprocessing import forkserver, resource_tracker
 
     multiprocessing.get_context("forkserver").set_forkserver_preload(["bflp.federation.worker"])
-    forkserver.ensure_running()
+    # Started first, since that unblocks the signals.
+    resource_tracker.ensure_running()
+    # Ctrl-C and a cluster's notice reach the whole process group; this process alone decides what to do. The server and
+    # its workers inherit the blocking.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, termination.SIGNALS)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextlib.contextmanager
@@ -149,7 +166,8 @@ def pool(job: Job, processes: int) -> Iterator[PoolExecutor]:
     """A pool of worker processes; they end with the context, or when this process dies."""
     context = multiprocessing.get_context("forkserver")
     start_server()
-    workers, pipes = [], []
+    workers: list[Any] = []
+    pipes: list[connection.Connection] = []
     try:
         for _ in range(processes):
             ours, theirs = context.Pipe()
@@ -163,18 +181,18 @@ def pool(job: Job, processes: int) -> Iterator[PoolExecutor]:
             executor.receive(index, None)
         yield executor
     finally:
+        termination.ignore()
         for pipe in pipes:
             pipe.close()
-        for worker in workers:
-            worker.kill()
-        for worker in workers:
-            worker.join()
+        # Not of the list: a signal may have come between the start of a worker and its entry there.
+        for child in multiprocessing.active_children():
+            child.kill()
+            child.join()
 
 
 def _serve(pipe: connection.Connection, job: Job) -> None:
     """The main function of a worker process: a model, then tasks on it, until the pipe closes."""
-    # Ctrl-C and a cluster's notice reach the whole process group; the parent alone decides what to do.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in termination.SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     import torch

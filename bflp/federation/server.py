@@ -5,6 +5,7 @@ Sections 2 and 3 of "How to Combine Variational Bayesian Networks in Federated L
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bflp import aggregators
+from bflp.errors import UserError
+from bflp.federation.client import NotFiniteError
 from bflp.federation.job import Job
 from bflp.models.layout import Layout
 from bflp.rng import numpy_generator
@@ -34,6 +37,13 @@ def aggregation_weights(sizes: NDArray[np.int64], by_data: bool) -> NDArray[np.f
     return weights
 
 
+def _load_rule(title: str, name: str, file: Path | None) -> aggregators.Rule:
+    try:
+        return aggregators.load(name, file)
+    except Exception:
+        raise UserError(f"{title} can not be loaded:\n{traceback.format_exc()}") from None
+
+
 class Aggregator:
     """Combines the clients' flat vectors: deterministic tensors always average, posteriors follow the cell's rule."""
 
@@ -42,12 +52,14 @@ class Aggregator:
         self.seed = job.seed
         self.by_data = job.cell["model"] in ("FEDAVG", "FVBWA")
         self.rule: aggregators.Rule | None = None
+        self.name = "averaging"
         self.projection: tuple[float, float] | None = None
         if job.variational:
             posterior: Mapping[str, Any] = job.settings["posterior"]
             bounds = tuple(posterior["log_variance"]["bounds"])
             file = Path(job.aggregator_file) if job.aggregator_file else None
-            self.rule = aggregators.load(job.cell["aggregator"], file)
+            self.name = f"the aggregator {job.cell['aggregator']}"
+            self.rule = _load_rule(self.name, job.cell["aggregator"], file)
             self.settings = aggregators.AggregationSettings(
                 bounds=bounds,
                 arithmetic=job.settings.get("aggregation", "exact"),
@@ -59,8 +71,8 @@ class Aggregator:
     def combine(self, vectors: NDArray[np.float32], sizes: NDArray[np.int64], round_: int) -> Tensor:
         """vectors [K, D] and data sizes [K] of the round's clients, in ascending order of client -> model [D].
 
-        Everything is computed in float64 and rounded once. Raises ValueError when a rule returns something that is
-        not finite or has another shape.
+        Everything is computed in float64 and rounded once. Raises NotFiniteError when an entry of the model is not
+        finite, and UserError when the rule raises or returns arrays of another shape.
         """
         weights = aggregation_weights(sizes, self.by_data)
         model = np.empty(self.layout.size, dtype=np.float32)
@@ -69,13 +81,17 @@ class Aggregator:
             means = vectors[:, self.layout.means].astype(np.float64)
             log_variances = vectors[:, self.layout.log_variances].astype(np.float64)
             generator = numpy_generator(self.seed, "aggregation", round_)
-            mean, log_variance = self.rule(means, log_variances, weights, self.settings, generator)
-            if np.shape(mean) != means.shape[1:] or np.shape(log_variance) != means.shape[1:]:
-                raise ValueError(f"the aggregator must return two arrays of shape {means.shape[1:]}")
-            model[self.layout.means] = mean
-            model[self.layout.log_variances] = (
-                np.clip(log_variance, *self.projection) if self.projection else log_variance
-            )
+            try:
+                mean, log_variance = self.rule(means, log_variances, weights, self.settings, generator)
+                if np.shape(mean) != means.shape[1:] or np.shape(log_variance) != means.shape[1:]:
+                    raise TypeError(f"it must return two arrays of shape {means.shape[1:]}")
+                with np.errstate(over="ignore", invalid="ignore"):
+                    model[self.layout.means] = mean
+                    model[self.layout.log_variances] = (
+                        np.clip(log_variance, *self.projection) if self.projection else log_variance
+                    )
+            except Exception:
+                raise UserError(f"{self.name} failed in round {round_}:\n{traceback.format_exc()}") from None
         if not np.isfinite(model).all():
-            raise ValueError("the aggregated model has entries that are not finite")
+            raise NotFiniteError(f"{self.name} made entries that are not finite")
         return torch.from_numpy(model)

@@ -13,6 +13,7 @@ from torch import Tensor
 from bflp.datasets import arrays
 from bflp.federation.client import client_update
 from bflp.federation.job import Job
+from bflp.loaded import loaded_modules
 from bflp.models.layout import Layout
 from bflp.models.network import Network, Posterior
 from bflp.partition import files as partition_files
@@ -31,6 +32,8 @@ class Worker:
         # One thread each: the parallelism is over clients, and results must not depend on thread counts.
         torch.set_num_threads(1)
         if job.device != "cpu":
+            # What names no device is then on the cell's card, too.
+            torch.cuda.set_device(torch.device(job.device).index or 0)
             # Not on the CPU, where all that is used here is deterministic: it imports torch's compiler, for a second.
             torch.use_deterministic_algorithms(True)
             torch.backends.cudnn.benchmark = False
@@ -60,6 +63,10 @@ class Worker:
         """As `evaluate`, for the out-of-distribution data set."""
         assert self.ood_images is not None
         return self._predict(vector, self.ood_images, "out-of-distribution noise", round_, chunk)
+
+    def loaded(self, vector: Tensor, round_: int, item: int) -> set[str]:
+        """The modules of the project that this process has imported; the arguments mean nothing."""
+        return loaded_modules()
 
     def _predict(
         self, vector: Tensor, all_images: NDArray[np.uint8], purpose: str, round_: int, chunk: int

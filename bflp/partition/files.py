@@ -62,12 +62,7 @@ def make(labels: NDArray[np.int64], job: dict[str, Any], data_hash: str) -> Part
 
 def save(partition: Partition, labels: NDArray[np.int64], path: Path) -> None:
     """Write the .npz and the .csv of label counts."""
-    count = int(labels.max()) + 1
-    rows = ["client,samples," + ",".join(f"label{label}" for label in range(count))]
-    for client, size in enumerate(partition.sizes):
-        counts = np.bincount(labels[partition.client(client)], minlength=count)
-        rows.append(",".join(map(str, [client, size, *counts])))
-    write_text(path.with_suffix(".csv"), "\n".join(rows) + "\n")
+    write_text(path.with_suffix(".csv"), counts_table(partition, labels))
     with whole_file(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(
             file,
@@ -78,6 +73,16 @@ def save(partition: Partition, labels: NDArray[np.int64], path: Path) -> None:
         )
 
 
+def counts_table(partition: Partition, labels: NDArray[np.int64]) -> str:
+    """The .csv: a client's number of samples, and how many of them have each label, in each line."""
+    count = int(labels.max()) + 1
+    rows = ["client,samples," + ",".join(f"label{label}" for label in range(count))]
+    for client, size in enumerate(partition.sizes):
+        counts = np.bincount(labels[partition.client(client)], minlength=count)
+        rows.append(",".join(map(str, [client, size, *counts])))
+    return "\n".join(rows) + "\n"
+
+
 def load(path: Path) -> Partition:
     """Read a partition file. Raises DataError where it is missing or broken."""
     try:
@@ -85,7 +90,7 @@ def load(path: Path) -> Partition:
             job = dict(json.loads(str(archive["job"])))
             partition = Partition(archive["indices"], archive["offsets"], job)
     except FileNotFoundError:
-        raise DataError(f"there is no partition file {path}: make it first (snakemake partition)") from None
+        raise DataError(f"there is no partition file {path}: run snakemake") from None
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
         raise DataError(f"{path} is broken ({error}): delete it and run snakemake again") from None
     except Exception as error:  # zlib.error and others that a damaged archive can raise

@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bflp.grid import NO_AGGREGATOR
 from bflp.titles import block_title
 
-Row = tuple[str, str]  # model, aggregator ("none" for the deterministic models)
+Row = tuple[str, str]  # model, aggregator
 Floats = NDArray[np.float64]
 
 # FED and FVBA weigh clients equally, FEDAVG and FVBWA by data size: what differs in one panel is the rule alone.
 WEIGHTINGS = (("FED", "FVBA"), ("FEDAVG", "FVBWA"))
+WEIGHTS = ("equal weights", "weights by data size")
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,16 @@ class Block:
         return block_title(self.dataset, self.partition, self.clients)
 
     def rules(self) -> list[str]:
-        """The aggregators, in the tables' order."""
+        """The rules in the tables' order; `none` stands for the models that have none."""
         return list(dict.fromkeys(rule for _, rule in self.rows))
+
+    def aggregators(self) -> list[str]:
+        """The rules of the models with posteriors."""
+        return [rule for rule in self.rules() if rule != NO_AGGREGATOR]
+
+    def without_rule(self) -> str:
+        """What legends call the models without a rule."""
+        return " / ".join(model for model, rule in self.rows if rule == NO_AGGREGATOR)
 
     def of(self, row: Row) -> list[Mapping[str, Any]]:
         """The results of a row that are there, in the order of the seeds."""
@@ -85,7 +95,7 @@ class Block:
     def weightings(self) -> list[tuple[str, list[Row]]]:
         """The rows by how clients weigh, (title, rows) each; what the grid lacks is left out."""
         groups = []
-        for models, weights in zip(WEIGHTINGS, ("equal weights", "weights by data size"), strict=True):
+        for models, weights in zip(WEIGHTINGS, WEIGHTS, strict=True):
             rows = [row for row in self.rows if row[0] in models]
             if rows:
                 present = ", ".join(dict.fromkeys(model for model, _ in rows))
@@ -104,13 +114,13 @@ class Block:
         notes = []
         diverged = [f"{row_title(row)} ({self.diverged(row)}/{wanted})" for row in rows if self.diverged(row)]
         if diverged:
-            notes.append("Diverged: " + ", ".join(diverged))
+            notes.append("Diverged (x): " + ", ".join(diverged))
         absent = [row_title(row) for row in rows if not self.of(row)]
         some = [
             f"{row_title(row)} ({len(self.of(row))}/{wanted} seeds)" for row in rows if 0 < len(self.of(row)) < wanted
         ]
         if len(absent) == len(rows):
-            notes.append("No results yet")
+            notes.append("No results yet.")
         elif absent:
             notes.append("No results yet: " + ", ".join(absent))
         if some:
@@ -129,4 +139,4 @@ def mean_and_error(values: Floats) -> tuple[Floats, Floats]:
 def row_title(row: Row) -> str:
     """A row's name: the model, and the rule where there is one."""
     model, rule = row
-    return model if rule == "none" else f"{model} {rule}"
+    return model if rule == NO_AGGREGATOR else f"{model} {rule}"

@@ -202,7 +202,9 @@ def test_nothing_is_drawn_by_rules_without_randomness(rule):
 
 def test_a_rule_outside_the_package(tmp_path):
     file = tmp_path / "mine.py"
-    file.write_text("def aggregate(means, log_variances, weights, settings, generator):\n    return means[0], weights\n")
+    file.write_text(
+        "def aggregate(means, log_variances, weights, settings, generator):\n    return means[0], weights\n"
+    )
     assert aggregators.load("MINE", file)([1], None, 2, EXACT, np.random.default_rng(0)) == (1, 2)
     file.write_text("agregate = None\n")
     with pytest.raises(AttributeError, match=r"mine\.py must define a function `aggregate`"):

@@ -18,7 +18,7 @@ def images_of(batch, channels, height, width, seed=1):
 
 def candidates(image, padding):
     """[C, H, W] -> {(row, column, flipped): crop}: all crops of the reflect-padded image, as they are and mirrored."""
-    channels, height, width = image.shape
+    _, height, width = image.shape
     padded = np.pad(image.numpy(), ((0, 0), (padding, padding), (padding, padding)), mode="reflect")
     crops = {}
     for row in range(2 * padding + 1):

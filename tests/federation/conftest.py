@@ -54,7 +54,9 @@ class TinyFederation:
                 **sections,
             }
         )
-        return Plan(settings).job(Cell("tiny", "uneven", len(SIZES), model, aggregator if variational else "none", SEED))
+        return Plan(settings).job(
+            Cell("tiny", "uneven", len(SIZES), model, aggregator if variational else "none", SEED)
+        )
 
     def job(self, model="FVBWA", aggregator="EAA", **overrides) -> Job:
         return Job.parse(
@@ -70,7 +72,7 @@ class TinyFederation:
             self.folder / f"{name}.safetensors",
             self.checkpoints(name),
             {"rounds": 1, "seconds": 0},
-            lambda: None,
+            lambda loaded: {},
             **arguments,
         )
         return self.read(name)

@@ -76,13 +76,16 @@ def test_every_sets_the_evaluated_rounds_and_changes_nothing_else(tiny, processe
     assert tiny.read("all")[2] == tiny.read("some")[2]
 
 
-def test_a_worker_that_raises(tiny):
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_client_that_raises(tiny, processes):
     job = tiny.job()
     training = {**job.settings["training"], "batch_size": 0}
     broken = dataclasses.replace(job, settings={**job.settings, "training": training})
     start = time.monotonic()
-    with pytest.raises(pool.WorkerFailedError, match=r"(?s)raised in round 1, client \d:\n.*must not be zero") as raised:
-        tiny.run(broken, processes=2)
+    with pytest.raises(
+        pool.WorkerFailedError, match=r"(?s)raised in round 1, client \d:\n.*must not be zero"
+    ) as raised:
+        tiny.run(broken, processes=processes)
     assert isinstance(raised.value, UserError)
     assert time.monotonic() - start < 20
 
@@ -114,14 +117,14 @@ def test_a_worker_that_dies_between_two_rounds(tiny, monkeypatch):
         return run(self, vector, tasks)
 
     monkeypatch.setattr(pool.PoolExecutor, "run", kill_and_run)
-    with pytest.raises(pool.WorkerFailedError, match="killed by SIGKILL.*between two tasks"):
+    with pytest.raises(pool.WorkerFailedError, match=r"killed by SIGKILL.*between two tasks"):
         tiny.run(tiny.job(), processes=2)
 
 
 def test_workers_that_can_not_start(tiny):
     """Their reason is that the data are gone; the parent says which process and that it was starting."""
     job = dataclasses.replace(tiny.job(), data_file=tiny.folder / "gone.npz")
-    with pytest.raises(pool.WorkerFailedError, match="exit code 1.*its start"), pool.pool(job, 2):
+    with pytest.raises(pool.WorkerFailedError, match=r"exit code 1.*its start"), pool.pool(job, 2):
         pass
 
 

@@ -70,7 +70,8 @@ def test_processes_never_change_a_bit(model: str, tmp_path: Path) -> None:
     for processes in (1, 2, 3):
         folder = tmp_path / str(processes)
         pace = {"rounds": 1, "seconds": 1e9}
-        run_cell(job, processes, folder / "r.json", folder / "m.safetensors", folder / "checkpoint", pace, lambda: None)
+        written = (folder / "r.json", folder / "m.safetensors", folder / "checkpoint")
+        run_cell(job, processes, *written, pace, lambda loaded: {})
         result = json.loads((folder / "r.json").read_text())
         results.append(({**result, "environment": 0, "timing": 0}, (folder / "m.safetensors").read_bytes()))
     assert results[0] == results[1] == results[2]

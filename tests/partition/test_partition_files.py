@@ -77,7 +77,7 @@ def test_more_clients_than_samples_names_the_partition():
 
 def test_a_strategy_s_error_names_the_partition():
     settings = {"strategy": "labels", "labels_per_client": 9}
-    with pytest.raises(DataError, match="^partition noniid of toys: labels_per_client 9"):
+    with pytest.raises(DataError, match=r"^partition noniid of toys: labels_per_client 9"):
         files.make(LABELS, {**JOB, "settings": settings}, DATA_HASH)
 
 

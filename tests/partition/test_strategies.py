@@ -104,28 +104,24 @@ def test_dirichlet_keeps_min_samples_and_stops_filling_full_clients(data, alpha,
 
 
 def test_dirichlet_shares_of_a_label_follow_their_distribution():
-    """A client's share of the first label is Beta(alpha, (clients - 1) alpha)."""
+    """A client's share of the first label, before any client is full, is Beta(alpha, (clients - 1) alpha)."""
     labels, alpha, clients = np.repeat(np.arange(8), 500), 0.8, 5
-    shares = [
-        np.mean(labels[split("dirichlet", labels, clients, seed, alpha=alpha, min_samples=1)[seed % clients]] == 0)
-        * len(split("dirichlet", labels, clients, seed, alpha=alpha, min_samples=1)[seed % clients])
-        / 500
-        for seed in range(400)
-    ]
+    shares = []
+    for seed in range(400):
+        parts = split("dirichlet", labels, clients, seed, alpha=alpha, min_samples=1)
+        shares.append((labels[parts[seed % clients]] == 0).sum() / 500)
     assert stats.kstest(shares, stats.beta(alpha, (clients - 1) * alpha).cdf).pvalue > 0.01
 
 
 def test_dirichlet_treats_all_clients_alike_and_small_alpha_is_more_uneven():
-    labels, clients = np.repeat(np.arange(4), 100), 5
+    labels, clients, seeds = np.repeat(np.arange(4), 100), 5, 150
     unevenness = []
     for alpha in (0.2, 1.0, 10.0, 1000.0):
-        shares = np.array(
-            [
-                [np.bincount(labels[part], minlength=4) / 100 for part in parts]
-                for parts in (split("dirichlet", labels, clients, seed, alpha=alpha, min_samples=1) for seed in range(150))
-            ]
-        )  # seeds, clients, labels
-        means, errors = shares.mean(axis=0), shares.std(axis=0) / np.sqrt(len(shares))
+        shares = np.empty((seeds, clients, 4))
+        for seed in range(seeds):
+            for client, part in enumerate(split("dirichlet", labels, clients, seed, alpha=alpha, min_samples=1)):
+                shares[seed, client] = np.bincount(labels[part], minlength=4) / 100
+        means, errors = shares.mean(axis=0), shares.std(axis=0) / np.sqrt(seeds)
         # The last client gets what the truncation of the others' counts leaves: half a sample of 100 for each of them.
         assert (np.abs(means - 1 / clients) < 4 * errors + 0.02).all()
         unevenness.append(shares.std(axis=1).mean())

@@ -48,6 +48,7 @@ from bflp.config import load
 from bflp.datasets.prepare import prepare_source
 from bflp.federation.cell import run_cell
 from bflp.federation.job import Job
+from bflp.fingerprint import cell_modules, digests
 from bflp.grid import Plan
 from bflp.partition import files
 from bflp.datasets import arrays
@@ -58,15 +59,14 @@ for dataset in plan.datasets():
 for cell in plan.cells:
     data, partition = plan.data_file(cell.dataset), plan.partition_file(cell)
     if not partition.exists():
-        labels, job = arrays.open_prepared(data).train_labels, plan.partition_job(*cell.partition_of())
+        labels, job = arrays.open_prepared(data).train_labels, plan.partition_job(cell.dataset, cell.partition, cell.clients, cell.seed)
         files.save(files.make(labels, json.loads(job), arrays.read_summary(data)["sha256"]), labels, partition)
-    job = Job.parse(plan.job(cell), data, partition, "cpu")
+    job, modules = Job.parse(plan.job(cell), data, partition, "cpu"), cell_modules(json.loads(plan.job(cell)))
     run_cell(
         job, 1, plan.result_file(cell), plan.model_file(cell), plan.checkpoint_folder(cell),
-        {"rounds": 1, "seconds": 60}, lambda *_: None,
+        {"rounds": 1, "seconds": 60}, lambda loaded: digests(modules),
     )
 """
-TRAIN_ALL = TRAIN_ALL.replace("*cell.partition_of()", "cell.dataset, cell.partition, cell.clients, cell.seed")
 
 
 def copy_project(folder: Path) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bflp.command_line import add_settings_arguments, settings_of
-from bflp.errors import DataError, run_program
+from bflp.errors import DataError
 from bflp.files import whole_file
 from bflp.grid import Plan
 from bflp.results import collect, describe_stale
+from bflp.termination import run_script
 
 
 def main() -> None:
@@ -32,4 +33,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_script(main)

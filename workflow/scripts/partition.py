@@ -10,8 +10,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import numpy as np
 
 from bflp.datasets import arrays
-from bflp.errors import run_program
 from bflp.partition import files
+from bflp.termination import run_script
 
 
 def main() -> None:
@@ -33,4 +33,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_script(main)

@@ -9,8 +9,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from bflp.command_line import add_settings_arguments, settings_of
 from bflp.datasets.prepare import prepare_built_in, prepare_source
 from bflp.datasets.registry import BUILT_IN
-from bflp.errors import ConfigError, run_program
+from bflp.errors import ConfigError
 from bflp.grid import Plan
+from bflp.termination import run_script
 
 
 def main() -> None:
@@ -31,4 +32,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_script(main)

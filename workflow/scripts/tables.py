@@ -13,11 +13,11 @@ import pandas as pd
 
 from bflp.command_line import add_settings_arguments, settings_of
 from bflp.datasets import arrays
-from bflp.errors import run_program
 from bflp.files import write_text
 from bflp.grid import Plan
 from bflp.results import collect, describe_stale
 from bflp.tables import FORMATS, make_tables, to_markdown
+from bflp.termination import run_script
 
 
 def main() -> None:
@@ -51,4 +51,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_script(main)

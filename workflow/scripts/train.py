@@ -17,10 +17,11 @@ sys.path.insert(0, str(ROOT))
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
 from bflp.device import choose_device
-from bflp.errors import ConfigError, run_program
+from bflp.errors import ConfigError
 from bflp.federation.cell import run_cell
 from bflp.federation.job import Job
 from bflp.fingerprint import check_cell
+from bflp.termination import run_script
 
 
 def main() -> None:
@@ -32,9 +33,9 @@ def main() -> None:
         "--configfile",
         nargs="+",
         type=Path,
-        default=[Path("config.yaml")],
+        default=[],
         metavar="FILE",
-        help="default: config.yaml",
+        help="config files that are laid over config.yaml, as with snakemake --configfile",
     )
     parser.add_argument("--processes", type=int, help="worker processes (default: the config's, at most the cores)")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], help="default: the config's")
@@ -63,20 +64,23 @@ def main() -> None:
         arguments.model,
         arguments.checkpoint_folder,
         json.loads(arguments.checkpoint),
-        lambda: check_cell(check),
+        lambda loaded: check_cell(check, loaded),
         arguments.on_divergence,
     )
 
 
 def _fill_in_from_config(arguments: argparse.Namespace) -> None:
     """Set what the workflow would have given; make data and partition where they are missing."""
-    from bflp.config import load
+    from bflp.command_line import load_over_default
+    from bflp.datasets import arrays
+    from bflp.datasets.prepare import is_current
     from bflp.grid import Cell, Plan
 
-    plan = Plan(load(arguments.configfile))
+    plan = Plan(load_over_default(arguments.configfile))
     cell = Cell.parse(arguments.cell)
     if cell not in plan.cells:
-        raise ConfigError(f"the cell {cell} is not in the grid of {', '.join(map(str, arguments.configfile))}")
+        files = ", ".join(map(str, arguments.configfile)) or "config.yaml"
+        raise ConfigError(f"the cell {cell} is not in the grid of {files}")
     arguments.job = plan.job(cell)
     arguments.checkpoint = plan.settings.checkpoint.model_dump_json()
     arguments.data, arguments.partition = plan.data_file(cell.dataset), plan.partition_file(cell)
@@ -89,7 +93,11 @@ def _fill_in_from_config(arguments: argparse.Namespace) -> None:
         raise ConfigError("--processes must be at least 1")
     arguments.ood, arguments.on_divergence = plan.ood_file(), plan.settings.on_divergence
     for dataset in dict.fromkeys([cell.dataset, plan.settings.evaluation.out_of_distribution]):
-        if dataset is not None and not plan.data_file(dataset).exists():
+        if dataset is None:
+            continue
+        file, source = plan.data_file(dataset), plan.settings.source(dataset)
+        whole = file.exists() and arrays.summary_file(file).exists()
+        if not whole or (source is not None and not is_current(Path(source), file)):
             _script("prepare.py", dataset, "--settings", plan.settings.canonical())
     if not arguments.partition.exists():
         job = plan.partition_job(cell.dataset, cell.partition, cell.clients, cell.seed)
@@ -103,4 +111,4 @@ def _script(name: str, *arguments: str | Path) -> None:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_script(main)

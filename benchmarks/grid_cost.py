@@ -1,0 +1,136 @@
+"""What a grid costs: measured steps on this machine, and counted operations for a GPU.
+
+    python benchmarks/grid_cost.py [--configfile config.yaml] [--processes 2]
+
+Times a training step of each network of the grid, one process alone, and multiplies. The GPU figures are bounds from
+counts, not measurements: floating-point operations at a rate, and kernel launches at a latency, both stated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import tabulate
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from bflp.command_line import add_settings_arguments, settings_of
+from bflp.datasets.registry import BUILT_IN
+from bflp.federation.client import client_update
+from bflp.grid import Plan
+from bflp.models.layout import MAPS, Layout
+from bflp.models.network import Network, Posterior
+from bflp.rng import torch_generator
+
+SHAPES = {"fmnist": (1, 28, 28), "mnist": (1, 28, 28), "kmnist": (1, 28, 28)}
+COLOUR = (3, 32, 32)
+GPU_FLOPS, LAUNCH_SECONDS = 10e12, 5e-6  # sustained single precision on small products; a kernel launch
+SAMPLES = 640
+
+
+def samples_trained(plan: Plan, dataset: str, clients: int) -> float:
+    """Training samples that one cell passes through its network."""
+    setup = plan.settings.setups[clients]
+    active = max(1, round(setup.fraction * clients))
+    per_client = BUILT_IN[dataset].train_size / clients
+    return setup.rounds * active * per_client * plan.settings.training.local_epochs
+
+
+def seconds_per_sample(layout: Layout, settings: dict) -> tuple[float, int]:
+    """Median seconds per training sample in one process, and the torch operations of one step."""
+    network = Network(layout, Posterior(), "cpu")
+    vector = layout.initial_vector(-9.0, torch_generator(0, "initial model"))
+    images, labels = torch.rand((SAMPLES, *layout.image_shape)), torch.arange(SAMPLES) % layout.labels
+    times = []
+    for turn in range(6):
+        start = time.perf_counter()
+        client_update(network, vector, images, labels, settings, (0, 1, turn))
+        times.append(time.perf_counter() - start)
+    epochs, batch = settings["training"]["local_epochs"], settings["training"]["batch_size"]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        client_update(network, vector, images, labels, settings, (0, 1, 0))
+    # Views and allocations launch nothing.
+    free = (
+        "view",
+        "as_strided",
+        "slice",
+        "select",
+        "empty",
+        "permute",
+        "t",
+        "transpose",
+        "unsqueeze",
+        "detach",
+        "alias",
+    )
+    events = [event for event in profile.events() if event.name.startswith("aten::") and not event.cpu_parent]
+    launches = sum(event.name.removeprefix("aten::") not in free for event in events)
+    return statistics.median(times[1:]) / (SAMPLES * epochs), launches // (epochs * math.ceil(SAMPLES / batch))
+
+
+def operations_per_sample(layout: Layout) -> float:
+    """Floating-point operations of a training step per sample: three products a layer, conv1 without input gradient."""
+    channels, height, width = layout.image_shape
+    first = 2 * (height - 4) * (width - 4) * MAPS[0] * 25 * channels
+    second = 2 * ((height - 4) // 2 - 4) * ((width - 4) // 2 - 4) * MAPS[1] * 25 * MAPS[0]
+    dense = sum(2 * outputs * inputs for outputs, inputs in layout.dense_shapes)
+    return 2 * first + 3 * second + 3 * dense * (2 if layout.variational else 1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_settings_arguments(parser)
+    parser.add_argument("--processes", type=int, default=2, help="cores that train at the same time")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    plan = Plan(settings_of(arguments))
+    training = plan.settings.training.model_dump()
+    rows, total_cpu, total_gpu = [], 0.0, 0.0
+    for dataset in plan.settings.grid.datasets:
+        for variational in (False, True):
+            cells = [cell for cell in plan.cells if cell.dataset == dataset and cell.variational is variational]
+            if not cells:
+                continue
+            layout = Layout(SHAPES.get(dataset, COLOUR), 10, variational)
+            augment = plan.settings.augment(dataset)
+            settings = {"training": training, "augment": augment.model_dump() if augment else None}
+            if variational:
+                settings["posterior"] = {"log_variance": plan.settings.posterior.log_variance.model_dump()}
+            seconds, launches = seconds_per_sample(layout, settings)
+            samples = samples_trained(plan, dataset, cells[0].clients)
+            cpu = samples * seconds / arguments.processes
+            arithmetic = samples * operations_per_sample(layout) / GPU_FLOPS
+            launching = samples / training["batch_size"] * launches * LAUNCH_SECONDS
+            gpu = max(arithmetic, launching)
+            total_cpu += cpu * len(cells)
+            total_gpu += gpu * len(cells)
+            network = "variational" if variational else "deterministic"
+            rows.append(
+                [dataset, network, len(cells), samples / 1e6, 1 / seconds, cpu / 60, arithmetic / 60, launching / 60]
+            )
+    headers = [
+        "data set",
+        "network",
+        "cells",
+        "M samples",
+        "samples/s/core",
+        "min/cell",
+        "GPU FLOP min",
+        "GPU launch min",
+    ]
+    print(tabulate.tabulate(rows, headers, floatfmt=("", "", "", ".1f", ".0f", ".1f", ".2f", ".1f")))
+    print(f"\n{len(plan.cells)} cells: {total_cpu / 86400:.1f} days on {arguments.processes} cores (training alone).")
+    print(
+        f"On one GPU, one client after the other, bound by {LAUNCH_SECONDS * 1e6:.0f} us a launch: "
+        f"{total_gpu / 86400:.1f} days; worker processes that share the card divide this."
+    )
+
+
+if __name__ == "__main__":
+    main()

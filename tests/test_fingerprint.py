@@ -1,0 +1,281 @@
+"""Fingerprints: the same when the code means the same, another when it does not, and of the right modules."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bflp import fingerprint as module
+from bflp.config import Settings
+from bflp.fingerprint import cell_modules, fingerprint, forget, import_closure
+from bflp.grid import Cell, Plan
+
+PROJECT = Path(__file__).resolve().parents[1]
+MODULES = sorted(PROJECT.glob("bflp/**/*.py"))
+PLAN = Plan(Settings.parse(yaml.safe_load((PROJECT / "config.yaml").read_text(encoding="utf-8"))))
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that fingerprints are taken from, instead of the project's."""
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    forget()
+    yield tmp_path
+    forget()
+
+
+@pytest.fixture
+def package(sandbox: Path) -> Path:
+    """A copy of the package that fingerprints are taken from."""
+    shutil.copytree(PROJECT / "bflp", sandbox / "bflp", ignore=shutil.ignore_patterns("__pycache__"))
+    return sandbox / "bflp"
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def closure_of(cell: str) -> frozenset[str]:
+    return import_closure(cell_modules(json.loads(PLAN.job(Cell.parse(cell)))))
+
+
+def digest(*modules: str) -> str:
+    forget()
+    return fingerprint(modules)
+
+
+SOURCE = '''"""What it does."""
+
+import math
+
+
+def area(radius: float) -> float:
+    """Of a circle."""
+    # The usual formula.
+    return math.pi * radius**2
+
+
+class Shape:
+    """Any."""
+
+    sides: int = 4
+'''
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "same"),
+    [
+        ("# The usual formula.", "# Another comment.", True),
+        ("    # The usual formula.\n", "", True),
+        ('"""Of a circle."""', '"""Of a disc, in square metres."""', True),
+        ('    """Of a circle."""\n', "", True),
+        ('"""What it does."""\n', "", True),
+        ('    """Any."""\n\n', "", True),
+        ("math.pi * radius**2", "(math.pi\n            * radius ** 2)", True),
+        ("\n\n\nclass", "\n\n\n\n\n\nclass", True),
+        ("radius: float", "radius : float", True),
+        ("radius**2", "radius**3", False),
+        ("math.pi", "math.e", False),
+        ("sides: int = 4", "sides: int = 5", False),
+        ("def area", "def surface", False),
+        ("import math", "import math as maths", False),
+        ("return math.pi * radius**2", "return radius**2 * math.pi", False),
+        ("sides: int = 4", "sides: int = 4\n    corners = 4", False),
+    ],
+)
+def test_what_changes_a_fingerprint(sandbox: Path, old: str, new: str, same: bool) -> None:
+    write(sandbox, {"bflp/__init__.py": "", "bflp/shape.py": SOURCE})
+    before = digest("bflp.shape")
+    assert old in SOURCE
+    write(sandbox, {"bflp/shape.py": SOURCE.replace(old, new)})
+    assert (digest("bflp.shape") == before) is same
+
+
+START = """
+from bflp import one
+import bflp.two
+
+def f():
+    from bflp.sub.three import g
+    if f:
+        import bflp.four as four
+    try:
+        import bflp.five
+    except ImportError:
+        pass
+"""
+
+
+def test_the_closure_follows_every_way_to_import(sandbox: Path) -> None:
+    write(
+        sandbox,
+        {
+            "bflp/__init__.py": "",
+            "bflp/start.py": START,
+            "bflp/one.py": "from bflp.six import value\nimport numpy\nimport json.decoder\n",
+            "bflp/two.py": "class A:\n    def method(self):\n        import bflp.seven\n",
+            "bflp/sub/__init__.py": "import bflp.eight\n",
+            "bflp/sub/three.py": "import bflp.start  # round in a circle\n",
+            **{f"bflp/{name}.py": "value = 1\n" for name in ("four", "five", "six", "seven", "eight", "unused")},
+        },
+    )
+    forget()
+    found = {name.removeprefix("bflp.") for name in import_closure(("bflp.start",))}
+    numbers = {"one", "two", "sub.three", "four", "five", "six", "seven", "eight"}
+    assert found == {"bflp", "start", "sub", *numbers}
+
+
+def test_a_change_anywhere_in_the_closure_shows(package: Path) -> None:
+    modules = cell_modules(json.loads(PLAN.job(Cell.parse("cifar10/noniid/10/FVBA/PPA/seed0"))))
+    before = digest(*modules)
+    originals = {name: module._module_digest(name) for name in import_closure(modules)}
+    assert len(originals) > 15
+    for name, original in originals.items():
+        path = module._file(name)
+        assert path is not None
+        with path.open("a", encoding="utf-8") as file:
+            file.write("\n# a comment\n")
+        assert module._module_digest.__wrapped__(name) == original, name
+    assert digest(*modules) == before
+    for name, original in originals.items():
+        path = module._file(name)
+        assert path is not None
+        with path.open("a", encoding="utf-8") as file:
+            file.write("\n_new = 1\n")
+        assert module._module_digest.__wrapped__(name) != original, name
+    assert digest(*modules) != before
+
+
+def test_a_change_of_one_module_shows(package: Path) -> None:
+    modules = cell_modules(json.loads(PLAN.job(Cell.parse("fmnist/iid/10/FED/none/seed0"))))
+    before = digest(*modules)
+    with (package / "rng.py").open("a", encoding="utf-8") as file:
+        file.write("\n_new = 1\n")
+    assert digest(*modules) != before
+
+
+def test_only_what_a_cell_can_import_counts(package: Path) -> None:
+    modules = cell_modules(json.loads(PLAN.job(Cell.parse("fmnist/iid/10/FED/none/seed0"))))
+    before = digest(*modules)
+    for name in ("tables", "grid", "config", "results", "fingerprint", "aggregators/eaa", "partition/dirichlet"):
+        with (package / f"{name}.py").open("a", encoding="utf-8") as file:
+            file.write("\n_new = 1\n")
+    assert digest(*modules) == before
+
+
+def test_what_is_imported_inside_functions_counts() -> None:
+    # The round loop imports these where it uses them, to begin sooner.
+    needed = {
+        "bflp.federation.checkpoint",
+        "bflp.federation.server",
+        "bflp.federation.worker",
+        "bflp.metrics",
+        "bflp.rng",
+    }
+    assert needed <= closure_of("fmnist/iid/10/FED/none/seed0")
+
+
+@pytest.mark.parametrize("rule", ["EAA", "GAA", "AALV", "PPA", "CF"])
+def test_a_rule_is_in_its_own_cells_only(rule: str) -> None:
+    name = f"bflp.aggregators.{rule.lower()}"
+    having = {cell.aggregator for cell in PLAN.cells if cell.seed == 0 and name in closure_of(str(cell))}
+    assert having == {rule}
+
+
+def test_augmentation_and_strategies_are_where_they_are_used() -> None:
+    cells = [cell for cell in PLAN.cells if cell.seed == 0]
+    assert {cell.dataset for cell in cells if "bflp.datasets.augment" in closure_of(str(cell))} == {"cifar10"}
+    assert {cell.partition for cell in cells if "bflp.partition.dirichlet" in closure_of(str(cell))} == {"noniid"}
+    assert {cell.partition for cell in cells if "bflp.partition.iid" in closure_of(str(cell))} == {"iid"}
+
+
+def test_the_rules_package_imports_no_rule() -> None:
+    assert not {name for name in import_closure(("bflp.aggregators",)) if name.startswith("bflp.aggregators.")}
+
+
+def test_a_rule_outside_the_package(sandbox: Path) -> None:
+    write(
+        sandbox, {"bflp/__init__.py": "", "bflp/shape.py": SOURCE, "bflp/base.py": "", "mine.py": "import bflp.shape\n"}
+    )
+    file = str(sandbox / "mine.py")
+    forget()
+    before = fingerprint(("bflp.base",), file)
+    assert before != fingerprint(("bflp.base",))
+    assert "bflp.shape" in import_closure(("bflp.base",), file)
+    (sandbox / "mine.py").write_text("# mine\nimport bflp.shape\n", encoding="utf-8")
+    forget()
+    assert fingerprint(("bflp.base",), file) == before
+    (sandbox / "mine.py").write_text("import bflp.shape\nx = 1\n", encoding="utf-8")
+    forget()
+    assert fingerprint(("bflp.base",), file) != before
+
+
+# What fingerprints rely on -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PROJECT)))
+def test_no_import_that_the_closure_misses(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        assert not (isinstance(node, ast.ImportFrom) and node.level), f"a relative import in line {node.lineno}"
+
+
+def test_modules_imported_by_computed_names_are_the_known_ones() -> None:
+    # Those modules are named to the fingerprint one by one: rules, strategies, augmentation.
+    using = {
+        str(path.relative_to(PROJECT))
+        for path in MODULES
+        if any(word in path.read_text(encoding="utf-8") for word in ("import_module(", "__import__(", "exec_module("))
+    }
+    assert using == {"bflp/aggregators/__init__.py", "bflp/federation/client.py", "bflp/partition/files.py"}
+
+
+def checked(tmp_path: Path, before: str, change: Callable[[Path], None] | None = None) -> tuple[int, str]:
+    """Run check_cell in a program of its own on a copy of the package; `before` runs first, with `job` at hand."""
+    project = tmp_path / "project"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PROJECT / "bflp", project / "bflp", ignore=ignored, dirs_exist_ok=True)
+    job = PLAN.job(Cell.parse("fmnist/iid/10/FVBA/PPA/seed0"))
+    if change:
+        change(project / "bflp")
+    code = (
+        f"import json\nfrom bflp.errors import run_program\nfrom bflp.fingerprint import check_cell\n"
+        f"job = json.loads({job!r})\n{before}\nrun_program(lambda: check_cell(job))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_a_job_is_checked_against_the_code_on_disk(tmp_path: Path) -> None:
+    def add(text: str, name: str) -> Any:
+        def change(package: Path) -> None:
+            with (package / name).open("a", encoding="utf-8") as file:
+                file.write(text)
+
+        return change
+
+    assert checked(tmp_path, "") == (0, "")
+    assert checked(tmp_path, "", add("\n# a comment\n", "rng.py")) == (0, "")
+    assert checked(tmp_path, "", add("\n_new = 1\n", "aggregators/eaa.py")) == (0, "")
+    code, error = checked(tmp_path, "", add("\n_new = 1\n", "aggregators/ppa.py"))
+    assert code == 1
+    assert error.startswith("error: the code was changed after this cell's job was made")
+    assert error.count("\n") == 1
+
+
+def test_code_that_a_fingerprint_does_not_cover_is_refused(tmp_path: Path) -> None:
+    assert checked(tmp_path, "import bflp.metrics, bflp.config, bflp.grid") == (0, "")
+    code, error = checked(tmp_path, "import bflp.aggregators.cf")
+    assert code == 1
+    assert "does not cover: bflp.aggregators.cf" in error
