@@ -1,4 +1,4 @@
-# The whole flow: prepare -> partition -> train -> merge -> tables.
+# The whole flow: prepare -> partition -> train -> merge -> tables, figures, overview; `--report` shows them on a page.
 # What to run and how is in config.yaml; `snakemake -n` lists the jobs.
 import shlex
 import sys
@@ -11,7 +11,10 @@ sys.path.insert(0, workflow.basedir)
 from bflp.command_line import check_config_files, plan_of
 from bflp.errors import run_program
 from bflp.grid import Cell
+from bflp.overview import PAGES
+from bflp.plots import kinds
 from bflp.tables import table_names
+from bflp.titles import block_title, dataset_title, federation_title, table_title
 
 run_program(lambda: check_config_files([*workflow.overwrite_configfiles, "config.yaml"]))
 
@@ -19,10 +22,14 @@ run_program(lambda: check_config_files([*workflow.overwrite_configfiles, "config
 configfile: "config.yaml"
 
 
+report: "workflow/report/workflow.rst"
+
+
 PLAN = run_program(lambda: plan_of(config))
 SETTINGS = PLAN.settings
 RESULTS, DATA = SETTINGS.results_dir, SETTINGS.data_dir
 CELL = "{dataset}/{partition}/{clients}/{model}/{aggregator}/seed{seed}"
+BLOCK = "{dataset}/{partition}/{clients}"
 PARTITION = "{dataset}/{partition}/{clients}/seed{seed}"
 # Made anew where Snakemake's records are lost and the results are of other settings or code: merging then says so.
 MERGED = f"{RESULTS}/.merged/{PLAN.identity()}"
@@ -43,6 +50,25 @@ def cell_of(wildcards):
     return Cell(**{**values, "clients": int(wildcards.clients), "seed": int(wildcards.seed)})
 
 
+def block_of(wildcards):
+    return wildcards.dataset, wildcards.partition, int(wildcards.clients)
+
+
+def page(path, caption, category, **labels):
+    """A file for the report. Categories and labels lead to it; the caption is in workflow/report."""
+    return report(path, caption=f"workflow/report/{caption}.rst", category=category, labels=labels)
+
+
+TABLES = expand(f"{RESULTS}/tables/{{name}}.{{kind}}", name=table_names(SETTINGS), kind=["tex", "md", "html"])
+FIGURES = [
+    f"{RESULTS}/figures/{'/'.join(map(str, block))}/{kind.name}.{suffix}"
+    for block in PLAN.blocks()
+    for kind in kinds(SETTINGS)
+    for suffix in ("pdf", "svg")
+]
+OVERVIEW = expand(f"{RESULTS}/overview/{{name}}.html", name=PAGES)
+
+
 wildcard_constraints:
     dataset="[^/]+",
     partition="[^/]+",
@@ -60,13 +86,21 @@ localrules:
     partition,
     merge,
     tables,
+    tables_pdf,
+    figures,
+    draw,
+    overview,
     round_time,
+    round_time_figure,
     comparison,
 
 
 rule all:
     input:
-        expand(f"{RESULTS}/tables/{{name}}.{{kind}}", name=table_names(SETTINGS), kind=["tex", "md"]),
+        MERGED,
+        TABLES,
+        FIGURES,
+        OVERVIEW,
 
 
 rule prepare_all:
@@ -178,7 +212,11 @@ rule tables:
         merged=MERGED,
         summaries=expand(f"{DATA}/{{dataset}}.json", dataset=SETTINGS.grid.datasets),
     output:
-        expand(f"{RESULTS}/tables/{{name}}.{{kind}}", name=table_names(SETTINGS), kind=["tex", "md"]),
+        [file for file in TABLES if not file.endswith(".html")],
+        [
+            page(f"{RESULTS}/tables/{name}.html", "table", "Tables", Table=table_title(name))
+            for name in table_names(SETTINGS)
+        ],
     log:
         f"{RESULTS}/logs/tables.log",
     benchmark:
@@ -188,6 +226,79 @@ rule tables:
     params:
         program=program("tables.py", "--settings", SETTINGS.canonical()),
         job=PLAN.summary_job("bflp.tables"),
+    shell:
+        "{params.program} > {log:q} 2>&1"
+
+
+rule tables_pdf:
+    input:
+        [file for file in TABLES if file.endswith(".tex")],
+    output:
+        f"{RESULTS}/tables/tables.pdf",
+    log:
+        f"{RESULTS}/logs/tables_pdf.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/tables_pdf.tsv"
+    conda:
+        "envs/bflp.yaml"
+    params:
+        program=program("tables_pdf.py", "--settings", SETTINGS.canonical()),
+        job=PLAN.summary_job("bflp.latex"),
+    shell:
+        "{params.program} > {log:q} 2>&1"
+
+
+rule figures:
+    input:
+        FIGURES,
+
+
+rule draw:
+    input:
+        cells=lambda wildcards: [PLAN.result_file(cell) for cell in PLAN.block(*block_of(wildcards))],
+        counts=lambda wildcards: PLAN.partition_file(PLAN.block(*block_of(wildcards))[0]).with_suffix(".csv"),
+    output:
+        [f"{RESULTS}/figures/{BLOCK}/{kind.name}.pdf" for kind in kinds(SETTINGS)],
+        [
+            report(
+                f"{RESULTS}/figures/{BLOCK}/{kind.name}.svg",
+                caption=f"workflow/report/{kind.name}.rst",
+                category=lambda wildcards: federation_title(wildcards.partition, int(wildcards.clients)),
+                subcategory=lambda wildcards: dataset_title(wildcards.dataset),
+                labels={"Figure": kind.title},
+            )
+            for kind in kinds(SETTINGS)
+        ],
+    log:
+        f"{RESULTS}/logs/figures/{BLOCK}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/figures/{BLOCK}.tsv"
+    conda:
+        "envs/bflp.yaml"
+    params:
+        program=program("figures.py", "--settings", SETTINGS.canonical()),
+        job=PLAN.figures_job(),
+        title=lambda wildcards: block_title(*block_of(wildcards)),
+    shell:
+        "{params.program} --block {wildcards.dataset:q}/{wildcards.partition:q}/{wildcards.clients} > {log:q} 2>&1"
+
+
+rule overview:
+    input:
+        results=f"{RESULTS}/results.csv",
+        merged=MERGED,
+    output:
+        [page(f"{RESULTS}/overview/{name}.html", name, "About this run", Page=title) for name, title in PAGES.items()],
+    log:
+        f"{RESULTS}/logs/overview.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/overview.tsv"
+    conda:
+        "envs/bflp.yaml"
+    params:
+        program=program("overview.py", "--settings", SETTINGS.canonical()),
+        settings=SETTINGS.canonical(),
+        job=PLAN.summary_job("bflp.overview"),
     shell:
         "{params.program} > {log:q} 2>&1"
 
@@ -207,7 +318,7 @@ rule measure_round_time:
     conda:
         "envs/bflp.yaml"
     # All cores, so that nothing runs beside a measurement.
-    threads: workflow.cores or max(SETTINGS.round_time.processes)
+    threads: workflow.resource_settings.cores or max(SETTINGS.round_time.processes)
     resources:
         gpu=0 if SETTINGS.device == "cpu" else 1,
     params:
@@ -225,6 +336,7 @@ rule round_time:
     output:
         f"{RESULTS}/round_time.csv",
         expand(f"{RESULTS}/tables/round_time.{{kind}}", kind=["tex", "md"]),
+        page(f"{RESULTS}/tables/round_time.html", "round_time", "Time per round", What="Table"),
     log:
         f"{RESULTS}/logs/round_time.log",
     benchmark:
@@ -238,12 +350,33 @@ rule round_time:
         "{params.program} > {log:q} 2>&1"
 
 
+rule round_time_figure:
+    input:
+        f"{RESULTS}/round_time.csv",
+    output:
+        f"{RESULTS}/figures/round_time.pdf",
+        page(f"{RESULTS}/figures/round_time.svg", "round_time", "Time per round", What="Figure"),
+    log:
+        f"{RESULTS}/logs/round_time_figure.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/round_time_figure.tsv"
+    conda:
+        "envs/bflp.yaml"
+    params:
+        program=program("figures.py", "--settings", SETTINGS.canonical()),
+        job=PLAN.summary_job("bflp.plots.round_time"),
+    shell:
+        "{params.program} --round-time {input:q} > {log:q} 2>&1"
+
+
 rule comparison:
     input:
         results=f"{RESULTS}/results.csv",
         merged=MERGED,
     output:
-        expand(f"{RESULTS}/tables/comparison.{{kind}}", kind=["tex", "md", "csv", "pdf", "svg"]),
+        expand(f"{RESULTS}/tables/comparison.{{kind}}", kind=["tex", "md", "csv", "pdf"]),
+        page(f"{RESULTS}/tables/comparison.html", "comparison", "Comparison with the paper", What="Table"),
+        page(f"{RESULTS}/tables/comparison.svg", "comparison", "Comparison with the paper", What="Figure"),
         f"{RESULTS}/tables/claims.md",
     log:
         f"{RESULTS}/logs/comparison.log",

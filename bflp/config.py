@@ -189,7 +189,8 @@ class Prior(Section):
     """The Gaussian prior of every variational weight."""
 
     mean: AnyFloat = 0.0
-    standard_deviation: PositiveFloat = 1.0
+    # Beyond these, variances leave what float32 can hold.
+    standard_deviation: Annotated[float, BeforeValidator(_not_boolean), Field(ge=1e-6, le=1e6)] = 1.0
 
 
 class LogVariance(Section):
@@ -396,8 +397,11 @@ class Settings(Section):
         return Augment(**built_in.augment) if built_in and built_in.augment else None
 
     def canonical(self) -> str:
-        """All settings as one string: what programs of the workflow are given."""
-        return canonical_json(self.model_dump(mode="json"))
+        """All settings as one string: what programs of the workflow are given.
+
+        Without defaults: for a data set's augmentation, not said and said to be null differ.
+        """
+        return canonical_json(self.model_dump(mode="json", exclude_unset=True))
 
 
 def load(files: Iterable[Path]) -> Settings:

@@ -109,6 +109,12 @@ def forget() -> None:
     _module_digest.cache_clear()
 
 
+def module_path(module: str) -> str:
+    """Where a module lies or would lie, relative to the project."""
+    file = _file(module)
+    return str(file.relative_to(ROOT)) if file else f"{module.replace('.', '/')}.py"
+
+
 def _file(module: str) -> Path | None:
     path = ROOT.joinpath(*module.split("."))
     candidates = (path / "__init__.py", path.with_suffix(".py"))

@@ -18,6 +18,7 @@ from bflp.files import canonical_json
 from bflp.fingerprint import cell_modules, fingerprint, partition_modules
 
 NO_AGGREGATOR = "none"
+PREPARE_MODULES = ("bflp.datasets.prepare",)
 
 
 @dataclass(frozen=True, order=True)
@@ -120,6 +121,15 @@ class Plan:
     def round_time_file(self, cell: Cell, processes: int) -> Path:
         return cell.path(self.results / "round_time", f"-processes{processes}.json")
 
+    def blocks(self) -> list[tuple[str, str, int]]:
+        """(dataset, partition, clients): cells that are compared with one another, a folder of figures each."""
+        return list(dict.fromkeys((cell.dataset, cell.partition, cell.clients) for cell in self.cells))
+
+    def block(self, dataset: str, partition: str, clients: int) -> list[Cell]:
+        """The cells of a block, in the order of the tables."""
+        wanted = (dataset, partition, clients)
+        return [cell for cell in self.cells if (cell.dataset, cell.partition, cell.clients) == wanted]
+
     def result_file(self, cell: Cell) -> Path:
         return cell.path(self.results / "cells", ".json")
 
@@ -128,6 +138,10 @@ class Plan:
 
     def data_file(self, dataset: str) -> Path:
         return Path(self.settings.data_dir, f"{dataset}.npz")
+
+    def made_file(self, dataset: str) -> Path:
+        """Beside the prepared file: what it was made from, and by what code."""
+        return Path(self.settings.data_dir, f"{dataset}.made.json")
 
     def partition_file(self, cell: Cell) -> Path:
         return Path(
@@ -138,6 +152,9 @@ class Plan:
             str(cell.clients),
             f"seed{cell.seed}.npz",
         )
+
+    def log_file(self, cell: Cell) -> Path:
+        return cell.path(self.results / "logs" / "train", ".log")
 
     def checkpoint_folder(self, cell: Cell) -> Path:
         return cell.path(self.results / "checkpoints", "")
@@ -182,14 +199,19 @@ class Plan:
         return job
 
     def identity(self) -> str:
-        """A short hash of all cells' jobs: the same only for the same grid, settings and code."""
-        jobs = canonical_json([self.job(cell) for cell in self.cells])
-        return hashlib.sha256(jobs.encode()).hexdigest()[:16]
+        """A short hash of all jobs and the data: the same only for the same grid, settings, data and code."""
+        jobs = [self.prepare_job(dataset) for dataset in self.datasets()] + [self.job(cell) for cell in self.cells]
+        return hashlib.sha256(canonical_json(jobs).encode()).hexdigest()[:16]
 
     def summary_job(self, module: str) -> str:
         """What merging and tables depend on besides the cells: the grid's order, and the code from `module` on."""
         settings = self.settings.model_dump(mode="json", include={"grid", "setups", "tables"})
         return canonical_json({**settings, "fingerprint": fingerprint((module,))})
+
+    def figures_job(self) -> str:
+        """What the figures of a block depend on besides its cells: the rows and seeds of the grid, and the code."""
+        rows, seeds = self.rows(), self.settings.grid.seeds
+        return canonical_json({"rows": rows, "seeds": seeds, "fingerprint": fingerprint(("bflp.plots.loading",))})
 
     def prepare_job(self, dataset: str) -> str:
         """All that a data set's prepared file depends on, as one canonical string."""
@@ -199,7 +221,7 @@ class Plan:
             origin: Any = source_hash(Path(source), self.data_file(dataset))
         else:
             origin = [BUILT_IN[dataset].torchvision_class, BUILT_IN[dataset].split]
-        return canonical_json({"origin": origin, "fingerprint": fingerprint(("bflp.datasets.prepare",))})
+        return canonical_json({"origin": origin, "fingerprint": fingerprint(PREPARE_MODULES)})
 
     def partition_job(self, dataset: str, partition: str, clients: int, seed: int) -> str:
         """All that a partition depends on besides the labels, as one canonical string."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bflp import result_schema
+from bflp import reasons, result_schema
 from bflp.datasets import arrays
 from bflp.errors import DataError
 from bflp.federation.result_file import checksum
@@ -68,23 +68,7 @@ class Stale:
 
 def stale_reason(result: dict[str, Any], job: dict[str, Any], hashes: Mapping[str, str]) -> str | None:
     """Why a result does not fit its present job and data; None when it does. hashes: of the data sets, by name."""
-    if result["settings"] != job["settings"]:
-        changed = sorted(
-            key
-            for key in result["settings"].keys() | job["settings"].keys()
-            if result["settings"].get(key) != job["settings"].get(key)
-        )
-        return f"other settings ({', '.join(changed)})"
-    if result["fingerprint"] != job["fingerprint"]:
-        return f"other code (fingerprint {result['fingerprint']}, now {job['fingerprint']})"
-    names = {
-        "dataset": job["cell"]["dataset"],
-        "out_of_distribution": job["settings"]["evaluation"]["out_of_distribution"],
-    }
-    for key, name in names.items():
-        if name in hashes and result["data"][key] != hashes[name]:
-            return f"other data (images or labels of {name})"
-    return None
+    return reasons.mismatch(result, job, hashes)
 
 
 def collect(plan: Plan, partial: bool = False) -> tuple[pd.DataFrame, list[Stale]]:
@@ -164,12 +148,13 @@ def row(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
 
 
 def data_hashes(plan: Plan) -> dict[str, str]:
-    """The content hashes of the data sets that are prepared, by name."""
+    """The content hashes of the data sets that are prepared, by name; "" for one that is to be prepared anew."""
     hashes = {}
     for dataset in plan.datasets():
         file = plan.data_file(dataset)
         if arrays.summary_file(file).exists():
-            hashes[dataset] = arrays.read_summary(file)["sha256"]
+            outdated = reasons.preparation(plan, dataset) is not None
+            hashes[dataset] = "" if outdated else arrays.read_summary(file)["sha256"]
     return hashes
 
 

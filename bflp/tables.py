@@ -1,4 +1,4 @@
-"""The paper's tables from the tidy results, in LaTeX (booktabs, multirow) and Markdown.
+"""The paper's tables from the tidy results, in LaTeX (booktabs, multirow), Markdown and HTML.
 
 Numbers are means over seeds with their standard error (sample standard deviation / sqrt(seeds)).
 """
@@ -16,6 +16,7 @@ import tabulate
 from bflp.config import VARIATIONAL_MODELS, Settings
 from bflp.datasets.registry import title
 from bflp.grid import NO_AGGREGATOR, Plan
+from bflp.tables_html import to_html
 from bflp.titles import partition_title
 
 if TYPE_CHECKING:
@@ -440,8 +441,8 @@ def _over_seeds(seeds: Iterable[int]) -> str:
     return "one seed." if count == 1 else f"mean ± standard error over {count} seeds."
 
 
-Format = Literal["tex", "md"]
-FORMATS: dict[Format, Callable[[Table], str]] = {"tex": to_latex, "md": to_markdown}
+Format = Literal["tex", "md", "html"]
+FORMATS: dict[Format, Callable[[Table], str]] = {"tex": to_latex, "md": to_markdown, "html": to_html}
 
 
 def table_names(settings: Settings) -> list[str]:

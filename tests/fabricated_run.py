@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from bflp.config import Settings
 from bflp.datasets import arrays
 from bflp.datasets.prepare import prepare_source
 from bflp.federation.result_file import write_result
-from bflp.files import canonical_json
 from bflp.grid import Cell, Plan
 from bflp.partition import files
 
@@ -57,7 +57,9 @@ def settings(folder: Path, samples: int = 4000, **grid: Any) -> Settings:
     )
 
 
-def make(plan: Plan, wanted: Callable[[Cell], bool] = lambda cell: True, diverged: frozenset[Cell] = frozenset()) -> None:
+def make(
+    plan: Plan, wanted: Callable[[Cell], bool] = lambda cell: True, diverged: frozenset[Cell] = frozenset()
+) -> None:
     """Write data, partitions, and the results and models of the cells that are `wanted`."""
     for dataset in plan.datasets():
         if not plan.data_file(dataset).exists():
@@ -138,5 +140,7 @@ def result(plan: Plan, cell: Cell, diverged: bool = False) -> dict[str, Any]:
 
 def config_file(plan: Plan, path: Path) -> Path:
     """The plan's settings as a config file."""
-    path.write_text(canonical_json(plan.settings.model_dump(mode="json")), encoding="utf-8")
+    settings = plan.settings.model_dump(mode="json", exclude_unset=True)
+    settings["setups"] = {int(clients): setup for clients, setup in settings["setups"].items()}
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return path

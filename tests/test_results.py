@@ -22,7 +22,7 @@ from bflp.results import collect, describe_stale, read_result
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    """A small grid whose 8 cells have results."""
+    """A small grid whose 6 cells have results."""
     settings = fabricated_run.settings(
         tmp_path, samples=200, aggregators=["EAA", "PPA"], seeds=[0, 1], models=["FED", "FVBA"]
     )
@@ -149,7 +149,7 @@ def test_results_of_other_settings_are_stale(plan: Plan) -> None:
     # The population concerns PPA alone.
     _, stale = collect(with_settings(plan, posterior={"ppa_population": 77}))
     assert {item.path for item in stale} == {plan.result_file(cell) for cell in plan.cells if cell.aggregator == "PPA"}
-    assert {item.reason for item in stale} == {"other settings (posterior)"}
+    assert {item.reason for item in stale} == {"other settings (posterior.ppa_population 1000 -> 77)"}
     _, stale = collect(with_settings(plan, training={"learning_rate": 0.5}))
     assert len(stale) == len(plan.cells)
 
@@ -180,7 +180,7 @@ def test_stale_results_are_listed_with_what_to_do(plan: Plan) -> None:
     _, stale = collect(with_settings(plan, training={"learning_rate": 0.5}))
     text = describe_stale(stale * 5)
     assert text.startswith("30 result(s)")
-    assert text.count("other settings (training)") == 20
+    assert text.count("other settings (training.learning_rate 0.01 -> 0.5)") == 20
     assert "and 10 more" in text
     assert "Delete them and run snakemake again" in text
     assert all(str(item.path) in text for item in stale)

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bflp import termination
-from bflp.errors import DataError
 from bflp.federation import pool
 from bflp.federation.job import Job
 from bflp.federation.lock import only_one
@@ -56,10 +55,11 @@ def run_cell(
             remove_leftovers(file)
         if processes > 1:
             pool.start_server()
+        from bflp.federation import inputs
         from bflp.federation.worker import Worker, chunks
 
         worker = Worker(job)
-        data = _checked_inputs(job, worker)
+        data = inputs.checked(job, worker)
         tasks = max(len(worker.partition.sizes), len(chunks(len(worker.data.test_labels))))
         workers = min(processes, tasks)
         with executor_for(job, worker, workers) as executor:
@@ -71,6 +71,7 @@ def run_cell(
                 # As many tasks as workers: each answers once.
                 loaded = executor.run(loop.progress.model, [("loaded", 0, index, 0.0) for index in range(workers)])
                 code = check_code(set().union(*loaded))
+                inputs.check_unchanged(job, data)
             except (termination.Terminated, pool.WorkerFailedError) as error:
                 loop.save_unsaved(error)
                 raise
@@ -240,29 +241,6 @@ class RoundLoop:
             partition.indices, partition.offsets, self.worker.train_labels, self.worker.data.labels
         )
         return {"diverged": None, **final.describe(last, *predictions, self.labels, bins, ood, counts)}
-
-
-def _checked_inputs(job: Job, worker: Worker) -> dict[str, str | None]:
-    """Check data and partition against the job; return the content hashes of all that the cell reads."""
-    from bflp.datasets import arrays
-    from bflp.partition import files
-
-    data_hash = worker.data.content_hash()
-    if data_hash != arrays.read_summary(job.data_file)["sha256"]:
-        raise DataError(f"{job.data_file} was changed after it was prepared: delete it and prepare the data set again")
-    expected = {"dataset": job.cell["dataset"], "clients": job.cell["clients"], "seed": job.seed}
-    if worker.ood_images is not None and worker.ood_images.shape[1:] != worker.data.train_images.shape[1:]:
-        shapes = f"{worker.ood_images.shape[1:]}, not {worker.data.train_images.shape[1:]}"
-        raise DataError(f"evaluation.out_of_distribution: its images have shape {shapes} as those of the data set")
-    expected |= {"name": job.cell["partition"], "settings": job.settings["partition"]}
-    if job.partition_fingerprint is not None and "fingerprint" in worker.partition.job:
-        expected["fingerprint"] = job.partition_fingerprint
-    files.check(worker.partition, job.partition_file, expected, data_hash, len(worker.data.train_labels))
-    return {
-        "dataset": data_hash,
-        "out_of_distribution": arrays.open_prepared(job.ood_file).content_hash() if job.ood_file else None,
-        "partition": worker.partition.content_hash(),
-    }
 
 
 @contextlib.contextmanager

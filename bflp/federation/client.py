@@ -46,7 +46,7 @@ def client_update(
     log_variances = parameters[network.layout.log_variances]
     posterior = settings.get("posterior", {}).get("log_variance", {})
     # Filled anew in each step or epoch: fresh memory of this size costs page faults every time.
-    batch_images = torch.empty((training["batch_size"], *images.shape[1:]), device=device)
+    batch_images = torch.empty((min(training["batch_size"], samples), *images.shape[1:]), device=device)
     noise = torch.empty((samples, network.layout.units), device=device) if network.layout.units else None
     total_loss, steps = torch.zeros((), device=device), 0
     for _ in range(training["local_epochs"]):

@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from multiprocessing import connection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bflp import termination
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from bflp.federation.worker import Worker
 
+PROJECT = Path(__file__).resolve().parents[2]
 # (method of Worker, round, client or chunk, cost): cost only orders the tasks.
 Task = tuple[str, int, int, float]
 
@@ -155,10 +157,17 @@ def start_server() -> None:
     # Ctrl-C and a cluster's notice reach the whole process group; this process alone decides what to do. The server and
     # its workers inherit the blocking.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, termination.SIGNALS)
+    # The server does not take over sys.path, and where it can not import a module it goes on without a word.
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *([path] if path else [])])
     try:
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if path is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = path
 
 
 @contextlib.contextmanager

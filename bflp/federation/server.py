@@ -93,5 +93,5 @@ class Aggregator:
             except Exception:
                 raise UserError(f"{self.name} failed in round {round_}:\n{traceback.format_exc()}") from None
         if not np.isfinite(model).all():
-            raise NotFiniteError(f"{self.name} made entries that are not finite")
+            raise NotFiniteError(f"{self.name} made entries that are not finite of finite ones")
         return torch.from_numpy(model)

@@ -6,7 +6,7 @@ names of the figures from here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,13 @@ def draw(kind: str, block: Block) -> Any:
         "label_counts": label_counts.draw,
     }
     return draws[kind](block)
+
+
+def draw_round_time(measured: Sequence[Mapping[str, str]]) -> Any:
+    """The figure of the lines of a round_time.csv."""
+    from bflp.plots import round_time
+
+    return round_time.draw(measured)
 
 
 def save(figure: Any, path: Path) -> None:

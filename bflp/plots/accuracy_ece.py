@@ -16,7 +16,7 @@ from bflp.plots.block import WEIGHTINGS, WEIGHTS, Block
 def draw(block: Block) -> Any:
     """Colour and marker tell the rule; filled: clients weigh equally, open: by data size."""
     styles = style.rule_styles(block.rules())
-    figure, axes = plt.subplots(layout="constrained", figsize=(style.FULL_WIDTH * 0.7, 3.7))
+    figure, axes = plt.subplots(figsize=(style.FULL_WIDTH * 0.7, 3.7))
     for row in block.rows:
         (accuracy, accuracy_error), (ece, ece_error) = block.final(row, "accuracy"), block.final(row, "ece")
         if np.isnan(accuracy):
@@ -46,7 +46,7 @@ def draw(block: Block) -> Any:
     style.foot_legend(figure, handles, ["; ".join(fills), *block.gaps(block.rows)])
     if not axes.containers:
         style.empty_panel(axes, "no final results yet")
-        style.without_ticks(figure)
+        style.without_ticks(*figure.axes)
     return figure
 
 

@@ -21,7 +21,6 @@ def draw(block: Block) -> Any:
     figure, (upper, lower) = plt.subplots(
         2,
         1,
-        layout="constrained",
         figsize=(style.FULL_WIDTH, 2.4 + min(3.0, 0.14 * labels)),
         sharex=True,
         gridspec_kw={"height_ratios": [1, 2]},
@@ -32,7 +31,7 @@ def draw(block: Block) -> Any:
     upper.set_ylabel("Samples")
     if counts is None:
         style.empty_panel(lower, "no partition yet")
-        style.without_ticks(figure)
+        style.without_ticks(*figure.axes)
         return figure
     clients = np.arange(len(counts))
     upper.bar(clients, counts.sum(axis=1), width=0.8, color="0.45")
@@ -51,5 +50,5 @@ def draw(block: Block) -> Any:
     lower.spines[["top", "right"]].set_visible(True)
     for axis in (lower.xaxis, lower.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True, nbins=20 if axis is lower.xaxis else 10, min_n_ticks=1))
-    figure.colorbar(image, ax=lower, label="Samples", pad=0.01, aspect=15)
+    figure.colorbar(image, ax=lower, label="Samples", pad=0.01, aspect=15, ticks=MaxNLocator(5, integer=True))
     return figure

@@ -22,7 +22,6 @@ def draw(block: Block) -> Any:
     figure, grid = plt.subplots(
         len(METRICS),
         len(groups),
-        layout="constrained",
         figsize=(style.FULL_WIDTH if len(groups) > 1 else style.FULL_WIDTH * 0.6, 6.3 if len(styles) < 10 else 8.1),
         sharex=True,
         sharey="row",
@@ -43,7 +42,7 @@ def draw(block: Block) -> Any:
     style.foot_legend(figure, style.rule_handles(styles, block.without_rule()), block.gaps(block.rows))
     figure.align_ylabels()
     if not drawn:
-        style.without_ticks(figure)
+        style.without_ticks(*figure.axes)
     return figure
 
 

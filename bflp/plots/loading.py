@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bflp.errors import DataError
-from bflp.grid import Cell, Plan
+from bflp.grid import Plan
 from bflp.plots.block import Block, Row
 from bflp.results import Stale, data_hashes, read_result, stale_reason
 
@@ -26,7 +26,7 @@ def load_block(
     hashes = data_hashes(plan)
     results: dict[Row, dict[int, Any]] = {}
     stale: list[Stale] = []
-    for cell in block_cells(plan, dataset, partition, clients):
+    for cell in plan.block(dataset, partition, clients):
         path = plan.result_file(cell)
         if partial and not path.exists():
             continue
@@ -49,16 +49,9 @@ def load_block(
     return block, stale
 
 
-def block_cells(plan: Plan, dataset: str, partition: str, clients: int) -> list[Cell]:
-    """The cells of a block, in the tables' order."""
-    return [
-        cell for cell in plan.cells if (cell.dataset, cell.partition, cell.clients) == (dataset, partition, clients)
-    ]
-
-
 def counts_file(plan: Plan, dataset: str, partition: str, clients: int) -> Path:
     """The label counts that a block's figure shows: of the grid's first seed."""
-    return plan.partition_file(block_cells(plan, dataset, partition, clients)[0]).with_suffix(".csv")
+    return plan.partition_file(plan.block(dataset, partition, clients)[0]).with_suffix(".csv")
 
 
 def read_label_counts(path: Path) -> NDArray[np.int64]:

@@ -46,6 +46,7 @@ def draw(block: Block) -> Any:
     line_height = title_room + side + BETWEEN + LOWER
     height = top_margin + len(lines) * (line_height + 0.06) + BOTTOM
     figure = plt.figure(figsize=(width, height))
+    figure.set_layout_engine("none")
     styles = style.rule_styles(block.rules())
     left = LEFT + (width - LEFT - RIGHT - columns * (side + GAP) + GAP) / 2
     for line, rows in enumerate(lines):

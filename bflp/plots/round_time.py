@@ -28,7 +28,6 @@ def draw(measured: Sequence[Line]) -> Any:
     figure, grid = plt.subplots(
         max(1, len(blocks)),
         len(groups),
-        layout="constrained",
         figsize=(style.FULL_WIDTH if len(groups) > 1 else style.FULL_WIDTH * 0.6, 0.8 + 2.6 * max(1, len(blocks))),
         sharey="row",
         squeeze=False,
@@ -43,7 +42,7 @@ def draw(measured: Sequence[Line]) -> Any:
             _panel(axes, shown, styles)
         panels[0].set_ylabel("Training time per round (s)")
     if not blocks:
-        style.empty_panel(grid[0][0], "nothing measured yet")
+        _panel(grid[0][0], [], styles)
     else:
         heading = block_title(*blocks[0]) if len(blocks) == 1 else ""
         style.heading(figure, *([heading, "time per communication round"] if heading else ["Time per round"]))
@@ -61,6 +60,7 @@ def _rule(text: str) -> str:
 def _panel(axes: Any, lines: Sequence[Line], styles: Mapping[str, style.RuleStyle]) -> None:
     if not lines:
         style.empty_panel(axes, "nothing measured yet")
+        style.without_ticks(axes)
         return
     rows: dict[tuple[str, str], list[Line]] = {}
     for line in sorted(lines, key=lambda line: int(line["processes"])):

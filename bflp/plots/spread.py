@@ -23,7 +23,6 @@ def draw(block: Block) -> Any:
     figure, grid = plt.subplots(
         1,
         len(models),
-        layout="constrained",
         figsize=(style.FULL_WIDTH if len(models) > 1 else style.FULL_WIDTH * 0.6, 3.0),
         sharey=True,
         squeeze=False,
@@ -41,7 +40,7 @@ def draw(block: Block) -> Any:
     style.heading(figure, block.title, block.over_seeds())
     style.foot_legend(figure, style.rule_handles(styles, ""), block.gaps(variational))
     if not any(drawn):
-        style.without_ticks(figure)
+        style.without_ticks(*figure.axes)
     return figure
 
 

@@ -20,6 +20,7 @@ mpl.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 
 from bflp import aggregators
@@ -56,6 +57,7 @@ _SETTINGS = {
     "ytick.major.width": 0.6,
     "legend.frameon": False,
     "legend.handlelength": 3.0,
+    "figure.constrained_layout.use": True,
 }
 
 # Blue, orange, green, vermillion, purple, sky blue; black is kept for the models without a rule.
@@ -171,9 +173,9 @@ def empty_panel(axes: Any, text: str = "no results yet") -> None:
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="0.35")
 
 
-def without_ticks(figure: Any) -> None:
-    """Remove the ticks of a figure that shows nothing: they would count what is not there."""
-    for axes in figure.axes:
+def without_ticks(*panels: Any) -> None:
+    """Remove the ticks of panels that show nothing: they would count what is not there."""
+    for axes in panels:
         axes.tick_params(left=False, bottom=False, labelleft=False, labelbottom=False)
         axes.grid(visible=False)
 
@@ -188,7 +190,7 @@ def thinned(length: int, most: int = 250) -> Any:
 def save(figure: Any, path: Path, formats: Sequence[str]) -> None:
     """Write a figure as `path`.{format} each, and close it. The same figure gives the same bytes."""
     with _settings():
-        if figure.get_layout_engine() is not None:
+        if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
             # Find all places once, not anew for every format.
             figure.draw_without_rendering()
             figure.set_layout_engine("none")

@@ -56,8 +56,9 @@ class Laboratory:
         self.seconds, self.expected = end.seconds, self.cell.outcome()
         self.cell.clear()
 
-    def moments(self, seconds: float) -> float:
-        return self.random.uniform(0.0, seconds)
+    def moment(self) -> float:
+        """A random moment of an uninterrupted run, more often of its rounds than of its start."""
+        return self.random.triangular(0.0, self.seconds, 0.8 * self.seconds)
 
     def finish(self, tally: Tally, what: str, resumed: int | None = None) -> None:
         """Run the cell to its end: its outcome must be that of the uninterrupted run. resumed: the round to go on from."""
@@ -83,7 +84,7 @@ def kills(lab: Laboratory, count: int) -> Tally:
     while killed < count:
         kills_of_this = 0
         while True:
-            end = lab.cell.train(kill_after=lab.moments(lab.seconds))
+            end = lab.cell.train(kill_after=lab.moment())
             if end.code != -signal.SIGKILL:
                 break
             kills_of_this += 1
@@ -124,7 +125,7 @@ def signals(lab: Laboratory, count: int) -> Tally:
     tally = Tally("SIGTERM or Ctrl-C at a random moment of training")
     for number in range(count):
         which = (signal.SIGTERM, signal.SIGINT)[number % 2]
-        end = lab.cell.train(kill_after=lab.moments(lab.seconds), number=which)
+        end = lab.cell.train(kill_after=lab.moment(), number=which)
         _after_signal(lab, tally, end, which, which.name)
     return tally
 
@@ -297,7 +298,7 @@ def program_kills(lab: Laboratory, count: int) -> Tally:
         program = Program(lab.cell, 2)
         rounds = lab.random.randrange(0, ROUNDS)
         program.wait_for(lambda r=rounds: _newest(lab.cell) >= r)
-        time.sleep(lab.moments(0.2))
+        time.sleep(lab.random.uniform(0.0, 0.2))
         with contextlib.suppress(ProcessLookupError):
             (os.killpg if group else os.kill)(program.process.pid, which)
         end, seconds = program.end()

@@ -117,7 +117,7 @@ def test_momentum_starts_at_rest_and_adds_to_the_second_step(variational):
     network = Network(layout, posterior, "cpu")
 
     def after(steps, momentum):
-        whole_batch = settings(variational, posterior, batch_size=99, local_epochs=steps, momentum=momentum)
+        whole_batch = settings(variational, posterior, batch_size=10**9, local_epochs=steps, momentum=momentum)
         return client_update(network, vector, images, labels, whole_batch, ADDRESS)[0]
 
     first = after(1, 0.9) - vector

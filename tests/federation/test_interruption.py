@@ -182,6 +182,7 @@ def test_a_killed_program_goes_on_to_the_same_result(tiny, how):
 def test_workers_end_with_their_parent_and_its_lock_is_free(tiny):
     # Clients whose training never ends.
     process = start(tiny, tiny.job_text(training={"local_epochs": 2**31 - 1}), processes=2)
+    children = []
     try:
         parent = psutil.Process(process.pid)
 
@@ -199,6 +200,7 @@ def test_workers_end_with_their_parent_and_its_lock_is_free(tiny):
         assert process.wait(timeout=30) == -signal.SIGKILL
         wait_for(lambda: not any(map(alive, children)), "end of the workers", seconds=15)
     finally:
-        process.kill()
+        for each in [process, *filter(alive, children)]:
+            each.kill()
         process.communicate()
     tiny.run(tiny.job())

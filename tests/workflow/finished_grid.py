@@ -51,11 +51,14 @@ from bflp.federation.job import Job
 from bflp.fingerprint import cell_modules, digests
 from bflp.grid import Plan
 from bflp.partition import files
+from bflp.reasons import record_preparation
 from bflp.datasets import arrays
 
 plan = Plan(load([Path("config.yaml"), Path("small.yaml")]))
 for dataset in plan.datasets():
+    job = plan.prepare_job(dataset)
     prepare_source(Path(plan.settings.source(dataset)), plan.data_file(dataset))
+    record_preparation(plan, dataset, job)
 for cell in plan.cells:
     data, partition = plan.data_file(cell.dataset), plan.partition_file(cell)
     if not partition.exists():

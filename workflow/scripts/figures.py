@@ -4,6 +4,7 @@ With --partial: from the cells that have run so far, at any time, also while the
 """
 
 import argparse
+import csv
 import sys
 from pathlib import Path
 
@@ -11,26 +12,26 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bflp import plots
 from bflp.command_line import add_settings_arguments, settings_of
-from bflp.errors import ConfigError, DataError, run_program
+from bflp.errors import ConfigError, DataError
 from bflp.grid import Plan
 from bflp.plots.loading import load_block
 from bflp.results import describe_stale
+from bflp.termination import run_script
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_settings_arguments(parser)
     parser.add_argument("--block", metavar="DATASET/PARTITION/CLIENTS", help="only this block (default: all)")
+    parser.add_argument("--round-time", type=Path, metavar="CSV", help="only the round times, from a round_time.csv")
     parser.add_argument("--partial", action="store_true", help="figures of what is there, saying what is missing")
     arguments = parser.parse_args()
     plan = Plan(settings_of(arguments))
-    grid = plan.settings.grid
-    blocks = {
-        f"{dataset}/{partition}/{clients}": (dataset, partition, clients)
-        for dataset in grid.datasets
-        for partition in grid.partitions
-        for clients in grid.clients
-    }
+    if arguments.round_time is not None:
+        with arguments.round_time.open(encoding="utf-8", newline="") as file:
+            plots.save(plots.draw_round_time(list(csv.DictReader(file))), plan.results / "figures" / "round_time")
+        return
+    blocks = {"/".join(map(str, block)): block for block in plan.blocks()}
     if arguments.block is not None and arguments.block not in blocks:
         raise ConfigError(f"the block {arguments.block} is not in the grid (known: {', '.join(blocks)})")
     folder = plan.results / ("figures_partial" if arguments.partial else "figures")
@@ -47,4 +48,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_script(main)

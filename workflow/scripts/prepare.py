@@ -11,6 +11,7 @@ from bflp.datasets.prepare import prepare_built_in, prepare_source
 from bflp.datasets.registry import BUILT_IN
 from bflp.errors import ConfigError
 from bflp.grid import Plan
+from bflp.reasons import record_preparation
 from bflp.termination import run_script
 
 
@@ -22,12 +23,14 @@ def main() -> None:
     plan = Plan(settings_of(arguments))
     for dataset in arguments.dataset:
         source, output = plan.settings.source(dataset), plan.data_file(dataset)
+        if source is None and dataset not in BUILT_IN:
+            raise ConfigError(f"{dataset} is no built-in data set and has no source: in the config")
+        job = plan.prepare_job(dataset)
         if source is not None:
             prepare_source(Path(source), output)
-        elif dataset in BUILT_IN:
-            prepare_built_in(dataset, BUILT_IN[dataset], Path(plan.settings.data_dir, "raw"), output)
         else:
-            raise ConfigError(f"{dataset} is no built-in data set and has no source: in the config")
+            prepare_built_in(dataset, BUILT_IN[dataset], Path(plan.settings.data_dir, "raw"), output)
+        record_preparation(plan, dataset, job)
         print(f"{dataset}: prepared in {output}")
 
 

@@ -1,4 +1,4 @@
-"""Make the tables in LaTeX and Markdown.
+"""Make the tables in LaTeX, Markdown and HTML (sortable).
 
 With --partial: from the cells that have run so far, at any time, also while the workflow runs; into tables_partial.
 """
@@ -47,7 +47,7 @@ def main() -> None:
     if arguments.show:
         print("\n" + "\n".join(to_markdown(table) for table in tables if table.name != "datasets"))
     names = ", ".join(table.name for table in tables)
-    print(f"Tables in LaTeX (.tex) and Markdown (.md): {folder}/ ({names})")
+    print(f"Tables in LaTeX (.tex), Markdown (.md) and HTML (.html): {folder}/ ({names})")
 
 
 if __name__ == "__main__":

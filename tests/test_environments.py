@@ -1,0 +1,103 @@
+"""The three lists of packages agree: what is asked for, what is pinned, and the conda environment."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ENVIRONMENTS = Path(__file__).resolve().parents[1] / "envs"
+ASKED = [
+    Requirement(line)
+    for line in (ENVIRONMENTS / "requirements.in").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+PINNED = [
+    Requirement(line)
+    for line in (ENVIRONMENTS / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.lstrip().startswith("#")
+]
+CONDA: dict[str, Any] = yaml.safe_load((ENVIRONMENTS / "bflp.yaml").read_text(encoding="utf-8"))
+MACHINES = [
+    {"sys_platform": system, "platform_system": name, "platform_machine": machine, "os_name": "posix"}
+    for system, name, machine in (
+        ("linux", "Linux", "x86_64"),
+        ("linux", "Linux", "aarch64"),
+        ("darwin", "Darwin", "arm64"),
+        ("darwin", "Darwin", "x86_64"),
+    )
+]
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+
+
+def version(requirement: Requirement) -> str:
+    (specifier,) = requirement.specifier
+    assert specifier.operator == "=="
+    return specifier.version
+
+
+def installed(machine: dict[str, str], python: str) -> dict[str, str]:
+    """What requirements.txt gives on such a machine: name -> version. Fails where it gives two versions of one."""
+    environment = {**machine, "python_version": python, "python_full_version": f"{python}.0", "extra": ""}
+    environment["platform_python_implementation"] = environment["implementation_name"] = "CPython"
+    found: dict[str, list[str]] = defaultdict(list)
+    for requirement in PINNED:
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            found[canonicalize_name(requirement.name)].append(version(requirement))
+    assert {name: versions for name, versions in found.items() if len(versions) > 1} == {}
+    return {name: versions[0] for name, versions in found.items()}
+
+
+@pytest.mark.parametrize("requirement", ASKED, ids=lambda requirement: requirement.name)
+@pytest.mark.parametrize(
+    "machine", MACHINES, ids=lambda machine: f"{machine['sys_platform']}-{machine['platform_machine']}"
+)
+def test_all_that_is_asked_for_is_pinned_within_its_range(machine: dict[str, str], requirement: Requirement) -> None:
+    for python in PYTHONS:
+        pinned = installed(machine, python)
+        name = canonicalize_name(requirement.name)
+        assert name in pinned
+        assert requirement.specifier.contains(pinned[name], prereleases=True)
+
+
+def test_everything_is_pinned() -> None:
+    assert len(PINNED) > 50
+    for requirement in PINNED:
+        assert version(requirement)
+        assert requirement.url is None
+
+
+def test_nothing_for_nvidia_gpus_on_a_mac() -> None:
+    def of_nvidia(names: Any) -> set[str]:
+        return {name for name in names if re.match(r"nvidia|cuda|triton|cupti", name)}
+
+    for machine in MACHINES:
+        for python in PYTHONS:
+            found = of_nvidia(installed(machine, python))
+            assert bool(found) is (machine["sys_platform"] == "linux"), (machine, python, found)
+
+
+def test_the_conda_environment_has_the_pinned_versions() -> None:
+    (pip,) = [entry["pip"] for entry in CONDA["dependencies"] if isinstance(entry, dict)]
+    (python,) = [entry.partition("=")[2] for entry in CONDA["dependencies"] if str(entry).startswith("python=")]
+    pinned = installed(MACHINES[0], python)
+    found = {canonicalize_name(requirement.name): version(requirement) for requirement in map(Requirement, pip)}
+    assert found == {name: pinned[name] for name in found}
+    # All that jobs need is there: what is asked for, up to the packages for tests.
+    text = (ENVIRONMENTS / "requirements.in").read_text(encoding="utf-8").partition("# Checks and tests")[0]
+    needed = {canonicalize_name(Requirement(line).name) for line in text.splitlines() if line and line[0] != "#"}
+    assert needed - set(found) <= {"snakemake-executor-plugin-slurm"}
+
+
+def test_the_running_environment_is_the_pinned_one() -> None:
+    from importlib.metadata import version as installed_version
+
+    pinned = {canonicalize_name(requirement.name): requirement for requirement in PINNED if requirement.marker is None}
+    for name in ("torch", "torchvision", "numpy", "pandas", "pydantic", "snakemake", "safetensors"):
+        assert pinned[name].specifier.contains(installed_version(name), prereleases=True), name

@@ -1,0 +1,476 @@
+"""After a change exactly the cells run again that the change concerns.
+
+What they are is written down here by hand, from what each module and setting is for.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import finished_grid
+import pytest
+import yaml
+from finished_grid import CONFIG, snakemake, would_run, write_config
+
+from bflp import fingerprint
+from bflp.config import Settings
+from bflp.grid import Cell, Plan
+
+RULES = ("EAA", "GAA", "AALV", "PPA", "CF")
+MERGING = {"merge", "tables"}
+Chosen = Callable[[Cell], bool]
+
+
+def every(cell: Cell) -> bool:
+    return True
+
+
+def none(cell: Cell) -> bool:
+    return False
+
+
+def of_rules(*rules: str) -> Chosen:
+    return lambda cell: cell.aggregator in rules
+
+
+def uneven(cell: Cell) -> bool:
+    return cell.partition == "uneven"
+
+
+def flipped(cell: Cell) -> bool:
+    return cell.dataset == "flipped"
+
+
+# Which cells run a module, from what the module is for. All others concern no cell.
+RUN_BY: dict[str, Chosen] = {
+    **{f"bflp/aggregators/{rule.lower()}.py": of_rules(rule) for rule in RULES},
+    "bflp/aggregators/_floored_sum.py": of_rules("EAA", "GAA"),
+    "bflp/datasets/augment.py": flipped,
+    "bflp/partition/dirichlet.py": uneven,
+    "bflp/partition/redraw.py": uneven,
+    "bflp/partition/iid.py": lambda cell: cell.partition == "iid",
+    # These make the prepared files that cells read.
+    "bflp/datasets/prepare.py": every,
+    "bflp/datasets/built_in.py": every,
+    **dict.fromkeys(
+        [
+            "bflp/__init__.py",
+            "bflp/aggregators/__init__.py",
+            "bflp/datasets/__init__.py",
+            "bflp/datasets/arrays.py",
+            "bflp/errors.py",
+            "bflp/federation/__init__.py",
+            "bflp/federation/cell.py",
+            "bflp/federation/checkpoint.py",
+            "bflp/federation/client.py",
+            "bflp/federation/final.py",
+            "bflp/federation/job.py",
+            "bflp/federation/lock.py",
+            "bflp/federation/pool.py",
+            "bflp/federation/result_file.py",
+            "bflp/federation/server.py",
+            "bflp/federation/worker.py",
+            "bflp/files.py",
+            "bflp/loaded.py",
+            "bflp/metrics.py",
+            "bflp/models/__init__.py",
+            "bflp/models/layout.py",
+            "bflp/models/network.py",
+            "bflp/partition/__init__.py",
+            "bflp/partition/files.py",
+            "bflp/progress.py",
+            "bflp/rng.py",
+            "bflp/termination.py",
+        ],
+        every,
+    ),
+}
+
+
+def edit_logic(source: str) -> str:
+    return f"{source}\n_EDITED = 1\n"
+
+
+def edit_layout(source: str) -> str:
+    """Another layout, no comments but a new one, and other docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body[0] = ast.Expr(ast.Constant("Another docstring."))
+    return "# A comment.\n" + ast.unparse(ast.fix_missing_locations(tree)).replace("\n\n", "\n\n\n") + "\n"
+
+
+# In this process: does the string that Snakemake compares differ? ---------------------------------------------------
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the project that fingerprints are taken from."""
+    finished_grid.copy_project(tmp_path)
+    finished_grid.write_source(tmp_path / "plain.npz", 1)
+    finished_grid.write_source(tmp_path / "flipped.npz", 2)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fingerprint, "ROOT", tmp_path)
+    fingerprint.forget()
+    yield tmp_path
+    fingerprint.forget()
+
+
+def settings_of(changes: dict[str, Any] | None = None) -> Settings:
+    return Settings.parse(overlaid(yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8")), CONFIG, changes))
+
+
+def overlaid(*mappings: dict[Any, Any] | None) -> dict[Any, Any]:
+    result: dict[Any, Any] = {}
+    for mapping in mappings:
+        for key, value in (mapping or {}).items():
+            if isinstance(value, dict) and isinstance(result.get(key), dict):
+                result[key] = overlaid(result[key], value)
+            else:
+                result[key] = copy.deepcopy(value)
+    return result
+
+
+def jobs(settings: Settings) -> dict[Cell, tuple[str, ...]]:
+    """All strings that decide whether a cell runs: its own, its data set's and its partition's."""
+    plan = Plan(settings)
+    return {
+        cell: (
+            plan.job(cell),
+            plan.prepare_job(cell.dataset),
+            plan.partition_job(cell.dataset, cell.partition, cell.clients, cell.seed),
+        )
+        for cell in plan.cells
+    }
+
+
+def changed(before: dict[Cell, tuple[str, ...]], after: dict[Cell, tuple[str, ...]]) -> set[Cell]:
+    return {cell for cell in after if after[cell] != before.get(cell)}
+
+
+def test_each_module_concerns_the_cells_that_run_it(package: Path) -> None:
+    settings = settings_of()
+    before = jobs(settings)
+    modules = sorted(package.glob("bflp/**/*.py"))
+    names = {str(module.relative_to(package)) for module in modules}
+    assert set(RUN_BY) <= names, "a module is gone"
+    for module in modules:
+        name, source = str(module.relative_to(package)), module.read_text(encoding="utf-8")
+        expected = {cell for cell in before if RUN_BY.get(name, none)(cell)}
+        module.write_text(edit_logic(source), encoding="utf-8")
+        fingerprint.forget()
+        assert changed(before, jobs(settings)) == expected, name
+        module.write_text(edit_layout(source), encoding="utf-8")
+        fingerprint.forget()
+        assert not changed(before, jobs(settings)), name
+        module.write_text(source, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("changes", "concerned"),
+    [
+        ({"posterior": {"ppa_population": 500}}, of_rules("PPA")),
+        ({"posterior": {"prior": {"standard_deviation": 0.5}}}, of_rules(*RULES)),
+        ({"posterior": {"log_variance": {"enforce": "project"}}}, of_rules(*RULES)),
+        ({"evaluation": {"monte_carlo_samples": 3}}, of_rules(*RULES)),
+        ({"evaluation": {"ece_bins": 20}}, every),
+        ({"evaluation": {"every": 2}}, every),
+        ({"aggregation": "reference"}, of_rules("EAA", "GAA", "PPA")),
+        ({"training": {"learning_rate": 0.02}}, every),
+        ({"training": {"local_epochs": 2}}, every),
+        ({"setups": {2: {"rounds": 2}}}, every),
+        ({"setups": {3: {"fraction": 1.0, "rounds": 2}}}, none),
+        ({"partitions": {"uneven": {"alpha": 4.0}}}, uneven),
+        ({"partitions": {"noniid": {"alpha": 4.0}}}, none),
+        ({"datasets": {"flipped": {"augment": {"flip_probability": 0.25}}}}, flipped),
+        ({"processes": 4}, none),
+        ({"device": "auto"}, none),
+        ({"on_divergence": "record"}, none),
+        ({"checkpoint": {"rounds": 5}}, none),
+        ({"tables": {"metrics": ["accuracy"]}}, none),
+    ],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
+)
+def test_each_setting_concerns_the_cells_that_it_governs(
+    package: Path, changes: dict[str, Any], concerned: Chosen
+) -> None:
+    before, after = jobs(settings_of()), jobs(settings_of(changes))
+    assert changed(before, after) == {cell for cell in before if concerned(cell)}
+
+
+# With Snakemake: what does a dry run list? ---------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The finished grid. Tests that change results work on a copy."""
+    folder = tmp_path_factory.mktemp("finished")
+    finished_grid.make(folder)
+    return folder
+
+
+@pytest.fixture
+def own(finished: Path, tmp_path: Path) -> Path:
+    """A copy of the finished grid, with the files' times."""
+    shutil.copytree(finished, tmp_path / "own", symlinks=True)
+    return tmp_path / "own"
+
+
+def names(concerned: Chosen, config: dict[str, Any] | None = None) -> set[str]:
+    grid = (config or CONFIG)["grid"]
+    rows = [
+        (model, rule) for model in grid["models"] for rule in (grid["aggregators"] if "V" in model[:2] else ["none"])
+    ]
+    cells = (
+        Cell(dataset, partition, clients, model, rule, seed)
+        for dataset in grid["datasets"]
+        for partition in grid["partitions"]
+        for clients in grid["clients"]
+        for model, rule in rows
+        for seed in grid["seeds"]
+    )
+    return {str(cell) for cell in cells if concerned(cell)}
+
+
+def why(folder: Path, *arguments: str) -> str:
+    """What the command that explains says."""
+    command = [sys.executable, "workflow/scripts/why.py", "--configfile", "small.yaml", "--all", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def explained(said: str) -> set[str]:
+    return {line.strip() for line in said.splitlines() if line.startswith("  ")}
+
+
+def test_48_cells(finished: Path) -> None:
+    assert len(names(every)) == 48
+    assert {str(path.relative_to(finished / "results/cells"))[:-5] for path in finished.rglob("seed0.json")} == names(
+        every
+    )
+
+
+def test_touching_everything_runs_nothing(finished: Path) -> None:
+    for path in finished.rglob("*"):
+        if path.is_file() and ".snakemake" not in path.parts:
+            path.touch()
+            time.sleep(0.0001)
+    assert would_run(finished) == set()
+
+
+EDITS: list[tuple[str, Chosen, set[str]]] = [
+    ("bflp/aggregators/eaa.py", of_rules("EAA"), MERGING),
+    ("bflp/partition/redraw.py", uneven, MERGING | {"partition"}),
+    ("bflp/rng.py", every, MERGING | {"partition"}),
+    ("bflp/datasets/augment.py", flipped, MERGING),
+    ("bflp/datasets/prepare.py", every, MERGING | {"partition", "prepare"}),
+    ("bflp/tables.py", none, {"tables"}),
+    ("bflp/reasons.py", none, MERGING),
+    ("bflp/fingerprint.py", none, MERGING),
+    ("workflow/scripts/train.py", none, set()),
+]
+
+
+@pytest.mark.parametrize(("file", "concerned", "others"), EDITS, ids=[edit[0] for edit in EDITS])
+def test_snakemake_runs_what_an_edit_concerns(finished: Path, file: str, concerned: Chosen, others: set[str]) -> None:
+    path = finished / file
+    source = path.read_text(encoding="utf-8")
+    try:
+        path.write_text(edit_logic(source), encoding="utf-8")
+        assert would_run(finished) == names(concerned) | others
+        said = why(finished)
+        assert explained(said) == names(concerned)
+        if names(concerned):
+            assert file in said
+    finally:
+        path.write_text(source, encoding="utf-8")
+
+
+def test_a_new_layout_of_everything_runs_nothing(own: Path) -> None:
+    for module in own.glob("bflp/**/*.py"):
+        module.write_text(edit_layout(module.read_text(encoding="utf-8")), encoding="utf-8")
+    assert would_run(own) == set()
+
+
+def test_a_branch_and_back(own: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=n", "-c", "user.email=e@e"]
+        subprocess.run(["git", *identity, *arguments], cwd=own, check=True, capture_output=True)
+
+    git("init", "--initial-branch", "main")
+    git("add", "bflp", "Snakefile", "workflow", "config.yaml", "small.yaml")
+    git("commit", "-m", "all")
+    git("checkout", "-b", "other")
+    path = own / "bflp/aggregators/cf.py"
+    path.write_text(path.read_text(encoding="utf-8").replace("weights.max()", "weights.min()"), encoding="utf-8")
+    git("commit", "-a", "-m", "another CF")
+    assert would_run(own) == names(of_rules("CF")) | MERGING
+    git("checkout", "main")
+    assert would_run(own) == set()
+
+
+NEW_SET_UP = {"grid": {"clients": [2, 3]}, "setups": {3: {"fraction": 1.0, "rounds": 1}}}
+GRIDS: list[tuple[str, dict[str, Any], Chosen, set[str]]] = [
+    ("a new seed", {"grid": {"seeds": [0, 7]}}, lambda cell: cell.seed == 7, MERGING | {"partition"}),
+    ("a new set-up", NEW_SET_UP, lambda cell: cell.clients == 3, MERGING | {"partition"}),
+    (
+        "a new data set",
+        {"grid": {"datasets": ["plain", "flipped", "third"]}, "datasets": {"third": {"source": "plain.npz"}}},
+        lambda cell: cell.dataset == "third",
+        MERGING | {"partition", "prepare"},
+    ),
+    (
+        "a new aggregator",
+        {"grid": {"aggregators": [*RULES, "MINE"]}, "aggregator_files": {"MINE": "bflp/aggregators/eaa.py"}},
+        of_rules("MINE"),
+        MERGING,
+    ),
+    ("fewer aggregators", {"grid": {"aggregators": ["EAA", "CF"]}}, none, MERGING),
+    ("fewer data sets", {"grid": {"datasets": ["plain"]}}, none, MERGING),
+    ("a larger population", {"posterior": {"ppa_population": 500}}, of_rules("PPA"), MERGING),
+    ("fewer processes", {"processes": 2}, none, set()),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "concerned", "others"), [grid[1:] for grid in GRIDS], ids=[grid[0] for grid in GRIDS]
+)
+def test_snakemake_runs_what_another_config_concerns(
+    finished: Path, changes: dict[str, Any], concerned: Chosen, others: set[str]
+) -> None:
+    config = overlaid(CONFIG, changes)
+    try:
+        write_config(finished, config)
+        assert would_run(finished) == names(concerned, config) | others
+        assert explained(why(finished)) == names(concerned, config)
+    finally:
+        write_config(finished, CONFIG)
+
+
+def test_new_content_of_a_source_runs_its_cells(own: Path) -> None:
+    finished_grid.write_source(own / "flipped.npz", 99)
+    assert would_run(own) == names(flipped) | MERGING | {"prepare", "partition"}
+    said = why(own)
+    assert explained(said) == names(flipped)
+    assert "flipped.npz has other content" in said
+
+
+def test_preparing_first_spares_cells_whose_data_come_out_the_same(own: Path) -> None:
+    path = own / "bflp/datasets/prepare.py"
+    path.write_text(edit_logic(path.read_text(encoding="utf-8")), encoding="utf-8")
+    done = snakemake(own, "prepare_all")
+    assert done.returncode == 0, done.stderr
+    assert would_run(own) <= MERGING
+    assert explained(why(own)) == set()
+
+
+# Records that are lost, and code that changes meanwhile -------------------------------------------------------------
+
+ONE_CELL = {"grid": {"datasets": ["plain"], "partitions": ["iid"], "models": ["FVBA"], "aggregators": ["EAA"]}}
+
+
+def test_without_snakemakes_records(own: Path) -> None:
+    """Fresh results are not run again, and stale ones do not pass."""
+    write_config(own, overlaid(CONFIG, ONE_CELL))
+    assert snakemake(own).returncode == 0
+    shutil.rmtree(own / ".snakemake")
+    assert would_run(own) == set()
+    path = own / "bflp/aggregators/eaa.py"
+    path.write_text(edit_logic(path.read_text(encoding="utf-8")), encoding="utf-8")
+    done = snakemake(own)
+    assert done.returncode != 0
+    result = "results/cells/plain/iid/2/FVBA/EAA/seed0.json"
+    assert f"{result}: other code (bflp/aggregators/eaa.py)" in done.stdout + done.stderr
+    assert why(own, "--paths").split() == [result]
+    # What the message says.
+    (own / result).unlink()
+    assert would_run(own) == {"plain/iid/2/FVBA/EAA/seed0"} | MERGING
+    done = snakemake(own)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert would_run(own) == set()
+
+
+def start_cell(folder: Path, job: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "workflow/scripts/train.py", "--job", job, "--processes", "1", "--device", "cpu"]
+    files = {
+        "data": "data/plain.npz",
+        "partition": "results/partitions/plain/iid/2/seed0.npz",
+        "result": "out.json",
+        "model": "out.safetensors",
+        "checkpoint-folder": "checkpoints",
+    }
+    command += [argument for name, file in files.items() for argument in (f"--{name}", file)]
+    return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+WAITING_RULE = """
+import time
+from pathlib import Path
+
+def aggregate(means, log_variances, weights, settings, generator):
+    Path("aggregating").touch()
+    while not Path("go on").exists():
+        time.sleep(0.02)
+    return weights @ means, weights @ log_variances
+"""
+
+
+def test_code_that_changes_while_a_cell_runs_is_refused(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(own)
+    monkeypatch.setattr(fingerprint, "ROOT", own)
+    fingerprint.forget()
+    (own / "waiting.py").write_text(WAITING_RULE, encoding="utf-8")
+    config = {"grid": {"aggregators": ["MINE"]}, "aggregator_files": {"MINE": "waiting.py"}}
+    job = Plan(settings_of(config)).job(Cell("plain", "iid", 2, "FVBA", "MINE", 0))
+    fingerprint.forget()
+    path = own / "bflp/rng.py"
+    source = path.read_text(encoding="utf-8")
+    # An edit that is there when the job starts, as if it were reverted right after.
+    path.write_text(edit_logic(source), encoding="utf-8")
+    early = start_cell(own, job)
+    said, _ = early.communicate(timeout=60)
+    assert early.returncode == 1
+    assert "the code was changed after this cell's job was made" in said
+    path.write_text(source, encoding="utf-8")
+    # An edit that comes later.
+    late = start_cell(own, job)
+    deadline = time.monotonic() + 60
+    while not Path("aggregating").exists():
+        assert late.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    path.write_text(edit_logic(source), encoding="utf-8")
+    Path("go on").touch()
+    said, _ = late.communicate(timeout=60)
+    assert late.returncode == 1
+    assert "the code was changed after this cell's job was made" in said
+    assert not Path("out.json").exists()
+
+
+# Light -----------------------------------------------------------------------------------------------------------------
+
+
+def test_neither_the_snakefile_nor_the_explanation_imports_what_is_slow() -> None:
+    """Every job reads the Snakefile again, and torch alone takes seconds."""
+    imports = [
+        line
+        for line in (finished_grid.PROJECT / "Snakefile").read_text(encoding="utf-8").splitlines()
+        if line.startswith(("from bflp", "import bflp"))
+    ]
+    script = (finished_grid.PROJECT / "workflow/scripts/why.py").read_text(encoding="utf-8").splitlines()
+    imports += [line for line in script if line.startswith("from bflp")]
+    heavy = ("torch", "torchvision", "pandas", "matplotlib", "scipy", "sklearn")
+    code = "\n".join([*imports, "import sys", f"print([name for name in {heavy!r} if name in sys.modules])"])
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=finished_grid.PROJECT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+    assert imports and os.path.exists(finished_grid.PROJECT / "Snakefile")

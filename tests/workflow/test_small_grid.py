@@ -1,0 +1,211 @@
+"""The real workflow on a small grid: what it makes, and what it does and does not do again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from small_project import COPIED, ROWS, Project, checked
+
+from bflp.federation.result_file import write_result
+
+Finished = tuple[Project, subprocess.CompletedProcess[str]]
+
+
+def seeds(number: int, rows: list[str] = ROWS) -> set[str]:
+    return {f"{row}/seed{number}" for row in rows}
+
+
+def add_seed(project: Project, seed: int) -> None:
+    """Results of another seed, copied from seed 0: as if brought from another machine, unknown to Snakemake."""
+    for row in ROWS:
+        result = json.loads(project.result(row).read_text(encoding="utf-8"))
+        result["environment"].pop("checksum")
+        result["cell"]["seed"] = seed
+        write_result(project.result(row, seed), result)
+        shutil.copy(
+            project.result(row).with_suffix(".safetensors"), project.result(row, seed).with_suffix(".safetensors")
+        )
+    for suffix in (".npz", ".csv"):
+        partition = project.folder / "results/partitions/tiny/iid/2/seed0"
+        shutil.copy(partition.with_suffix(suffix), partition.with_name(f"seed{seed}").with_suffix(suffix))
+
+
+# One run, looked at ---------------------------------------------------------------------------------------------------
+
+
+def test_it_runs_through(finished_run: Finished) -> None:
+    project, done = finished_run
+    checked(done)
+    assert "Traceback" not in done.stdout + done.stderr
+    folder = project.folder
+    assert {str(path.relative_to(folder / "results/cells")) for path in folder.glob("results/cells/**/*.json")} == {
+        f"tiny/iid/2/{row}/seed0.json" for row in ROWS
+    }
+    assert all(project.result(row).with_suffix(".safetensors").exists() for row in ROWS)
+    assert {path.name for path in folder.glob("results/tables/*")} >= {
+        f"{name}.{kind}" for name in ("results2", "spread", "datasets") for kind in ("tex", "md")
+    }
+    frame = pd.read_csv(folder / "results/results.csv", keep_default_na=False, na_values=[""])
+    assert [f"{row.model}/{row.aggregator}" for row in frame.itertuples()] == ROWS
+    assert frame["rounds"].tolist() == [2] * 6
+    assert frame["accuracy"].between(0, 100).all()
+    assert frame["spread"].notna().tolist() == [False] * 2 + [True] * 4
+    # Nothing half-written and no checkpoint stays behind.
+    assert not list(folder.glob("results/**/*.tmp"))
+    assert not (folder / "results/checkpoints").exists()
+
+
+def test_results_say_what_they_are(finished_run: Finished) -> None:
+    project, _ = finished_run
+    result = json.loads(project.result("FVBWA/PPA").read_text(encoding="utf-8"))
+    assert result["cell"] == {
+        "dataset": "tiny", "partition": "iid", "clients": 2, "model": "FVBWA", "aggregator": "PPA", "seed": 0,
+    }  # fmt: skip
+    assert result["settings"]["training"]["learning_rate"] == 0.05
+    assert result["settings"]["posterior"]["ppa_population"] == 1000
+    assert not {"processes", "device", "results_dir"} & set(result["settings"])
+    assert result["environment"]["processes"] == 1
+    assert [entry["round"] for entry in result["rounds"]] == [1, 2]
+    assert {key: result["final"][key] for key in ("accuracy", "ece", "nll", "spread")} == {
+        key: value for key, value in result["rounds"][-1].items() if key != "round"
+    }
+    assert len(result["timing"]["train_seconds"]) == 2
+    assert result["data"]["dataset"] == json.loads((project.folder / "data/tiny.json").read_text())["sha256"]
+
+
+def test_every_job_has_a_log_and_a_benchmark(finished_run: Finished) -> None:
+    folder = finished_run[0].folder / "results"
+    logs = {str(path.relative_to(folder / "logs").with_suffix("")) for path in folder.glob("logs/**/*.log")}
+    times = {
+        str(path.relative_to(folder / "benchmarks").with_suffix("")) for path in folder.glob("benchmarks/**/*.tsv")
+    }
+    cells = {f"train/tiny/iid/2/{row}/seed0" for row in ROWS}
+    assert logs == times
+    assert logs >= {"prepare/tiny", "partition/tiny/iid/2/seed0", "merge", "tables", *cells}
+    for row in ROWS:
+        text = (folder / f"logs/train/tiny/iid/2/{row}/seed0.log").read_text(encoding="utf-8")
+        assert "done, 2 rounds, accuracy" in text
+        assert "warning" not in text.lower()
+
+
+# Nothing again --------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_run_does_nothing(finished_run: Finished) -> None:
+    assert finished_run[0].planned() == {}
+
+
+def test_nothing_runs_again_after_touching_moving_and_pacing(finished: Project) -> None:
+    for path in finished.folder.rglob("*"):
+        if path.is_file() and ".snakemake" not in path.parts:
+            os.utime(path)
+    (finished.folder / "tiny.npz").rename(finished.folder / "moved.npz")
+    finished.configure(
+        datasets={"tiny": {"source": "moved.npz"}}, processes=3, device="auto", checkpoint={"rounds": 7, "seconds": 9}
+    )
+    moved = Project(finished.folder.with_name("another name"))
+    finished.folder.rename(moved.folder)
+    assert moved.planned() == {}
+
+
+# As much again as was changed -----------------------------------------------------------------------------------------
+
+
+def test_an_added_seed_runs_its_cells_and_a_removed_one_none(finished: Project) -> None:
+    finished.configure(grid={"seeds": [0, 1]})
+    assert finished.work() == {"partition": 1, "train": 6, "merge": 1}
+    assert finished.planned_cells() == seeds(1)
+    # With results of the second seed there is nothing to train.
+    add_seed(finished, 1)
+    assert finished.work() == {"merge": 1}
+    checked(finished.snakemake())
+    table = (finished.folder / "results/tables/results2.md").read_text(encoding="utf-8")
+    assert "± 0.00" in table
+    assert finished.planned() == {}
+    finished.configure(grid={"seeds": [0]})
+    assert finished.work() == {"merge": 1}
+
+
+# Half a grid, and wrong results ---------------------------------------------------------------------------------------
+
+
+def test_tables_of_what_has_run_so_far(finished: Project) -> None:
+    for row in ("FEDAVG/none", "FVBWA/EAA"):
+        finished.result(row).unlink()
+    finished.result("FVBA/PPA").write_text("{", encoding="utf-8")
+    done = checked(finished.script("tables.py", "--configfile", "small.yaml", "--partial", "--show"))
+    assert "3 of 6 cells have a result" in done.stdout
+    assert str(finished.result("FVBA/PPA").relative_to(finished.folder)) in done.stderr
+    shown = done.stdout.partition("Spread")[0].partition("2 clients")[0]
+    for text in (shown, (finished.folder / "results/tables_partial/results2.md").read_text(encoding="utf-8")):
+        rows = {
+            tuple(cell.strip() for cell in line.split("|")[2:4]): line for line in text.splitlines() if "IID" in line
+        }
+        missing = {row for row, line in rows.items() if line.count("—") == 3}
+        assert missing == {("FEDAVG", "N/A"), ("FVBWA", "EAA"), ("FVBA", "PPA")}
+    latex = (finished.folder / "results/tables_partial/results2.tex").read_text(encoding="utf-8")
+    assert latex.count("-- & -- & --") == 3
+
+
+def test_tables_of_a_grid_that_has_not_run(fresh: Project) -> None:
+    done = checked(fresh.script("tables.py", "--configfile", "small.yaml", "--partial", "--show"))
+    assert "0 of 6 cells have a result" in done.stdout
+    done = fresh.script("tables.py", "--configfile", "small.yaml")
+    assert done.returncode == 1
+    assert "results/results.csv" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "is no valid JSON"),
+        ('{"accuracy": 100}', "is no result of a cell"),
+    ],
+)
+def test_merging_refuses_a_broken_result(finished: Project, content: str, words: str) -> None:
+    path = finished.result("FVBA/EAA")
+    path.write_text(content, encoding="utf-8")
+    done = finished.snakemake()
+    assert done.returncode == 1
+    name = str(path.relative_to(finished.folder))
+    assert re.search(rf"{re.escape(name)} {words}.*delete it", done.stdout + done.stderr)
+    # Nothing was made of it, and what was there before is gone rather than wrong.
+    assert not (finished.folder / "results/results.csv").exists()
+
+
+def refused_as_stale(project: Project) -> list[str]:
+    """The results that merging refuses, as rows."""
+    done = project.snakemake()
+    text = done.stdout + done.stderr
+    assert done.returncode == 1, text
+    assert "are not what the present settings, code and data would give" in text
+    return sorted(set(re.findall(r"results/cells/tiny/iid/2/(\S+)/seed0\.json: other", text)))
+
+
+def test_stale_results_are_refused_when_snakemakes_records_are_lost(finished: Project) -> None:
+    shutil.rmtree(finished.folder / ".snakemake")
+    assert finished.planned() == {}  # nothing is wrong with them
+    finished.configure(posterior={"ppa_population": 50})
+    assert refused_as_stale(finished) == ["FVBA/PPA", "FVBWA/PPA"]
+    assert not (finished.folder / "results/results.csv").exists()
+
+
+def test_folders_with_spaces_and_other_signs(tmp_path: Path) -> None:
+    project = Project.make(tmp_path / "a project; (new) & 'quoted'")
+    rows: dict[str, Any] = {"models": ["FED"], "aggregators": []}
+    project.configure(grid=rows, results_dir="my results; #1 & (2)/", data_dir="da ta", processes=2)
+    checked(project.snakemake())
+    assert (project.folder / "my results; #1 & (2)/tables/results2.tex").exists()
+    assert (project.folder / "da ta/tiny.npz").exists()
+    made = {path.name for path in project.folder.iterdir()} - {*COPIED, "tiny.npz", "small.yaml", ".snakemake"}
+    assert made == {"my results; #1 & (2)", "da ta"}
+    assert project.planned() == {}
