@@ -175,6 +175,7 @@ rule train:
         program=program(
             "train.py",
             *("--device", SETTINGS.device),
+            *("--cells-per-gpu", SETTINGS.cells_per_gpu),
             *("--on-divergence", SETTINGS.on_divergence),
             *("--checkpoint", SETTINGS.checkpoint.model_dump_json()),
             *(("--ood", PLAN.ood_file()) if PLAN.ood_file() else ()),

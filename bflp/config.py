@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -41,8 +42,10 @@ TableMetric = Literal[
     "clients_nll_gini",
 ]
 VARIATIONAL_MODELS = ("FVBA", "FVBWA")
+# Mistakes that are told at once.
+MOST_MISTAKES = 20
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,99}")
 # Braces are Snakemake's wildcards; control characters and quotes only ever come from mistakes.
 _BAD_IN_PATH = re.compile(r"[{}\x00-\x1f\"'`$\\*?]")
 
@@ -62,6 +65,12 @@ def _path(value: Any) -> Any:
         raise ValueError("must be a path without braces, quotes, wildcards, '$', backslashes or control characters")
     if value.startswith(("~", "-")):
         raise ValueError("must be a path that does not begin with '~' (it is not expanded) or '-'")
+    try:
+        parts = value.encode().split(b"/")
+    except UnicodeEncodeError:
+        raise ValueError("must be a path of characters that file names can have") from None
+    if len(value) > 1000 or max(map(len, parts)) > 200:
+        raise ValueError("must be a shorter path: at most 1000 characters, and 200 bytes between two slashes")
     # Without doubled or trailing slashes: file names are compared as text.
     return str(Path(value))
 
@@ -294,6 +303,10 @@ class Settings(Section):
     )
     processes: PositiveInt = Field(default=10, description="Worker processes of a cell; never changes a result.")
     device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: a GPU if there is one.")
+    cells_per_gpu: PositiveInt = Field(
+        default=1,
+        description="How many cells may share a GPU; `--resources gpu=` is then the number of GPUs times this.",
+    )
     results_dir: PathText = "results"
     data_dir: PathText = "data"
 
@@ -314,8 +327,8 @@ class Settings(Section):
             for name in [*getattr(self, section), *getattr(self.grid, section)]:
                 if not _NAME.fullmatch(name) or ".." in name:
                     raise ValueError(
-                        f"{section}: the name {name!r} may hold only letters, digits and . _ + - "
-                        "and must begin with a letter or digit"
+                        f"{section}: the name {_shown(name)} may hold only letters, digits and . _ + - "
+                        "(at most 100) and must begin with a letter or digit"
                     )
         own = [name for name, dataset in self.datasets.items() if dataset.source]
         _require(
@@ -346,7 +359,9 @@ class Settings(Section):
         _require("grid.clients", self.grid.clients, self.setups, "or add it to `setups`")
         for name, file in self.aggregator_files.items():
             if not aggregators.is_rule_name(name):
-                raise ValueError(f"aggregator_files: the name {name!r} must be letters, digits and _ only, not 'none'")
+                raise ValueError(
+                    f"aggregator_files: the name {_shown(name)} must be letters, digits and _ only, not 'none'"
+                )
             if name.lower() in (rule.lower() for rule in aggregators.built_in()):
                 raise ValueError(f"aggregator_files.{name}: there is a rule of this name in bflp/aggregators already")
             if not Path(file).is_file():
@@ -381,7 +396,9 @@ class Settings(Section):
         try:
             return cls.model_validate(mapping)
         except pydantic.ValidationError as error:
-            raise ConfigError("; ".join(dict.fromkeys(_explain(detail) for detail in error.errors()))) from None
+            mistakes = list(dict.fromkeys(_explain(detail) for detail in error.errors()))
+            more = f"; and {len(mistakes) - MOST_MISTAKES} more" if len(mistakes) > MOST_MISTAKES else ""
+            raise ConfigError("; ".join(mistakes[:MOST_MISTAKES]) + more) from None
 
     def source(self, dataset: str) -> str | None:
         """The `source:` file of a data set; None: through torchvision."""
@@ -466,20 +483,38 @@ def _require(where: str, names: Iterable[Any], known: Iterable[Any], otherwise: 
     for name in names:
         if name not in known:
             listed = ", ".join(map(str, known)) or "none"
-            raise ValueError(f"{where}: unknown {name!r}{_nearest(name, known)} (known: {listed}; {otherwise})")
+            raise ValueError(f"{where}: unknown {_shown(name)}{_nearest(name, known)} (known: {listed}; {otherwise})")
 
 
 def _nearest(name: Any, known: Iterable[Any]) -> str:
-    if not isinstance(name, str):
+    if not isinstance(name, str) or len(name) > 100:
         return ""
     by_lower = {str(candidate).lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
     return f" - did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+_REPR.maxlevel = 2
+
+
+def _shown(value: Any) -> str:
+    """A value of a config as people know it, shortened: aliases of aliases can make it longer than memory."""
+    try:
+        return _REPR.repr(value)
+    except ValueError:
+        return "a number of too many digits"
+
+
+def _shown_key(key: Any) -> str:
+    text = str(key)
+    return text if text.isprintable() and len(text) <= 80 else _shown(text)
+
+
 def _explain(detail: Any) -> str:
     """One line for one of pydantic's errors."""
-    place = [str(part) for part in detail["loc"]]
+    place = [_shown_key(part) for part in detail["loc"]]
     if place and place[0] == "partitions":
         # A discriminated union adds the tag to the location; leave it out.
         place = [*place[:2], *place[3:]]
@@ -495,18 +530,20 @@ def _explain(detail: Any) -> str:
         return f"{where}: is missing"
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", context["expected"])
-        return f"{where}: unknown {detail['input']!r}{_nearest(detail['input'], known)} (known: {', '.join(known)})"
+        return (
+            f"{where}: unknown {_shown(detail['input'])}{_nearest(detail['input'], known)} (known: {', '.join(known)})"
+        )
     if kind in ("union_tag_invalid", "union_tag_not_found"):
         tags = re.findall(r"'([^']*)'", context.get("expected_tags", "'iid', 'dirichlet', 'labels', 'quantity'"))
         tag = context.get("tag")
         if tag is None:
             return f"{where}.strategy: is missing (known: {', '.join(tags)})"
-        return f"{where}.strategy: unknown {tag!r}{_nearest(tag, tags)} (known: {', '.join(tags)})"
+        return f"{where}.strategy: unknown {_shown(tag)}{_nearest(tag, tags)} (known: {', '.join(tags)})"
     if kind == "too_short" and context.get("actual_length") == 0:
         return f"{where}: must not be an empty list"
     if kind == "value_error":
         return f"{prefix}{context['error']}"
-    given = "empty" if detail["input"] is None else repr(detail["input"])
+    given = "empty" if detail["input"] is None else _shown(detail["input"])
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return f"{prefix}must be a mapping (is {given})"
     if kind in ("list_type", "tuple_type"):

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bflp.errors import UserError
 from bflp.loaded import loaded_modules
@@ -72,7 +72,7 @@ def fingerprint(modules: tuple[str, ...], file: str | None = None) -> str:
     """The fingerprint of the import closure of `modules` and, if given, of a Python file outside the package."""
     digest = hashlib.sha256()
     if file is not None:
-        digest.update(_meaning(_parse(Path(file))).encode())
+        digest.update(_read(Path(file)).digest.encode())
     for module in sorted(import_closure(modules, file)):
         digest.update(f"\n{module} {_module_digest(module)}".encode())
     return digest.hexdigest()[:16]
@@ -82,7 +82,7 @@ def digests(modules: tuple[str, ...], file: str | None = None) -> dict[str, str]
     """A short digest of each module that the fingerprint covers; that of `file` is named RULE_FILE."""
     result = {module: _module_digest(module)[:8] for module in sorted(import_closure(modules, file))}
     if file is not None:
-        result[RULE_FILE] = hashlib.sha256(_meaning(_parse(Path(file))).encode()).hexdigest()[:8]
+        result[RULE_FILE] = _read(Path(file)).digest[:8]
     return result
 
 
@@ -90,7 +90,7 @@ def digests(modules: tuple[str, ...], file: str | None = None) -> dict[str, str]
 def import_closure(modules: tuple[str, ...], file: str | None = None) -> frozenset[str]:
     """All modules of the project that `modules` and `file` can import, packages' __init__ included."""
     found: set[str] = set()
-    waiting = [*modules, *(_imports(_parse(Path(file))) if file else ())]
+    waiting = [*modules, *(_read(Path(file)).imports if file else ())]
     while waiting:
         module = waiting.pop()
         if module in found or _file(module) is None:
@@ -125,23 +125,38 @@ def _file(module: str) -> Path | None:
 def _imported_by(module: str) -> tuple[str, ...]:
     file = _file(module)
     assert file is not None
-    return tuple(_imports(_parse(file)))
+    return _read(file).imports
 
 
 @cache
 def _module_digest(module: str) -> str:
     file = _file(module)
     assert file is not None
-    return hashlib.sha256(_meaning(_parse(file)).encode()).hexdigest()
+    return _read(file).digest
 
 
-def _parse(file: Path) -> ast.Module:
+class _Source(NamedTuple):
+    """What counts of a source: a digest of its meaning, and what may be modules that it imports."""
+
+    digest: str
+    imports: tuple[str, ...]
+
+
+def _read(file: Path) -> _Source:
     try:
-        return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+        return _analyse(file.read_text(encoding="utf-8"))
     except SyntaxError as error:
         raise UserError(f"{file}, line {error.lineno}: {error.msg}") from None
     except ValueError as error:
         raise UserError(f"{file} is no Python source ({error})") from None
+
+
+@cache
+def _analyse(source: str) -> _Source:
+    # Remembered by content, so there is never a reason to forget it.
+    tree = ast.parse(source)
+    imports = tuple(_imports(tree))
+    return _Source(hashlib.sha256(_meaning(tree).encode()).hexdigest(), imports)
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:

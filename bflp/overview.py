@@ -48,7 +48,13 @@ def settings_page(settings: Settings, results: Results) -> str:
         + "</li>"
         for environment, count in environments.most_common()
     )
-    text = yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, default_flow_style=None, width=110)
+    shown = settings.model_dump(mode="json")
+    shown["setups"] = {int(clients): setup for clients, setup in shown["setups"].items()}
+    for dataset in settings.grid.datasets:
+        augment = settings.augment(dataset)
+        augmentation = augment.model_dump() if augment else None
+        shown["datasets"][dataset] = {**shown["datasets"].get(dataset, {}), "augment": augmentation}
+    text = yaml.safe_dump(shown, sort_keys=False, default_flow_style=None, width=110)
     return page(
         PAGES["settings"],
         f"<h2>Versions and machines</h2>\n<ul>\n{items}\n</ul>\n"
@@ -62,7 +68,7 @@ def cells_table(results: Results) -> Table:
     for cell, result in results:
         final, timing, environment = result["final"] or {}, result["timing"], result["environment"]
         numbers = [_number(final.get(name)) for name in ("accuracy", "ece", "nll", "spread")]
-        seconds = [_number(_mean(timing[f"{name}_seconds"]), 3) for name in TIMES]
+        milliseconds = [_number(_mean(timing[f"{name}_seconds"]), 1) for name in TIMES]
         run = [
             str(len(timing["train_seconds"])),
             _number(timing["total_seconds"], 1),
@@ -72,14 +78,14 @@ def cells_table(results: Results) -> Table:
             *(str(environment[name]) for name in ("python", "torch", "numpy")),
             result["fingerprint"],
         ]
-        rows.append((_coordinates(cell), [*numbers, *seconds, *run]))
+        rows.append((_coordinates(cell), [*numbers, *milliseconds, *run]))
     return Table(
         name="cells",
-        caption="Every cell: numbers of its final model; seconds per communication round of local training, "
+        caption="Every cell: numbers of its final model; milliseconds per communication round of local training, "
         "aggregation and evaluation; wall clock of all its rounds; what it ran on. Code: fingerprint of all code that "
         "can change the result.",
         labels=("Data set", "Partition", "Clients", "Model", "Aggregator", "Seed"),
-        groups=[("Final model", 4), ("Seconds per round", 3), ("Run", 4), ("Machine", 4), ("Versions", 4)],
+        groups=[("Final model", 4), ("Milliseconds per round", 3), ("Run", 4), ("Machine", 4), ("Versions", 4)],
         columns=[
             *("Accuracy (%)", "ECE (%)", "NLL", "Spread"),
             *("Training", "Aggregation", "Evaluation"),
@@ -104,10 +110,10 @@ def timings_table(results: Results) -> Table:
         rows.append((names, [str(len(timings)), *means, _entry(totals), _number(sum(totals) / 3600)]))
     return Table(
         name="timings",
-        caption="Wall clock, mean ± standard error over the cells of a row: seconds per communication round of local "
+        caption="Wall clock, mean ± standard error over the cells of a row: milliseconds per round of local "
         "training, aggregation and evaluation, and seconds of a whole cell.",
         labels=("Data set", "Clients", "Model", "Aggregator"),
-        groups=[("", 1), ("Seconds per round", 3), ("", 2)],
+        groups=[("", 1), ("Milliseconds per round", 3), ("", 2)],
         columns=["Cells", "Training", "Aggregation", "Evaluation", "Whole cell (s)", "All cells (h)"],
         blocks=[("", rows)],
     )
@@ -119,8 +125,9 @@ def _coordinates(cell: Cell) -> tuple[str, ...]:
     return title(cell.dataset), partition, str(cell.clients), cell.model, rule, str(cell.seed)
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _mean(seconds: Sequence[float]) -> float | None:
+    """Mean in milliseconds."""
+    return 1000 * sum(seconds) / len(seconds) if seconds else None
 
 
 def _number(value: float | None, digits: int = 2) -> str:

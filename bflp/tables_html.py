@@ -12,14 +12,17 @@ if TYPE_CHECKING:
 _STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 1.5em; color: #222; background: #fff; }
 p { max-width: 60em; }
-div { overflow-x: auto; }
+div { overflow: auto; max-height: calc(100vh - 10em); min-height: 12em; }
 table { border-collapse: collapse; border-top: 2px solid #222; border-bottom: 2px solid #222; }
-th, td { padding: 0.25em 0.7em; text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.2em 0.55em; text-align: right; font-variant-numeric: tabular-nums; }
+td { white-space: nowrap; }
+th { vertical-align: bottom; }
 th.label, td.label { text-align: left; }
+thead { position: sticky; top: 0; background: #fff; }
 thead tr:first-child th { text-align: center; border-bottom: 1px solid #ccc; }
 thead tr:last-child { border-bottom: 1px solid #222; }
 thead button { font: inherit; font-weight: bold; border: 0; padding: 0; background: none; color: inherit;
-  cursor: pointer; }
+  text-align: inherit; cursor: pointer; }
 thead button::after { content: " \\2195"; color: #767676; }
 th[aria-sort=ascending] button::after { content: " \\2191"; color: #222; }
 th[aria-sort=descending] button::after { content: " \\2193"; color: #222; }
@@ -58,16 +61,19 @@ document.querySelector("input").addEventListener("input", event => {
 
 def to_html(table: Table) -> str:
     """A page with the table. Each row has all its labels, so that it can be read in any order."""
-    labels = len(table.labels)
+    heads = list(table.labels)
+    with_block = any(block for block, _ in table.blocks)
+    if heads[0] == "":
+        # The blocks' column; tables on paper need no head for it.
+        heads = ["Group", *heads[1:]] if with_block else heads[1:]
     upper = "".join(f'<th colspan="{width}">{html.escape(text)}</th>' for text, width in table.groups)
     lower = "".join(
-        f'<th data-column="{index}"{_LABEL if index < labels else ""}><button>{html.escape(text)}</button></th>'
-        for index, text in enumerate([*table.labels, *table.columns])
+        f'<th data-column="{index}"{_LABEL if index < len(heads) else ""}><button>{html.escape(text)}</button></th>'
+        for index, text in enumerate([*heads, *table.columns])
     )
     rows = [
         "<tr>"
-        + "".join(f"<td{_LABEL}>{html.escape(text)}</td>" for text in [block, *names][-labels:])
-        # The block has a column of its own only where there is a label for it.
+        + "".join(f"<td{_LABEL}>{html.escape(text)}</td>" for text in [block, *names][-len(heads) :])
         + "".join(map(_cell, values))
         + "</tr>"
         for block, lines in table.blocks
@@ -76,7 +82,7 @@ def to_html(table: Table) -> str:
     content = (
         f"<p>{html.escape(table.caption)}</p>\n"
         '<input type="search" placeholder="Filter rows, e.g. FVBA CF" aria-label="Filter rows">\n<div><table>\n'
-        f'<thead>\n<tr><th colspan="{labels}"></th>{upper}</tr>\n<tr>{lower}</tr>\n</thead>\n<tbody>\n'
+        f'<thead>\n<tr><th colspan="{len(heads)}"></th>{upper}</tr>\n<tr>{lower}</tr>\n</thead>\n<tbody>\n'
         + "\n".join(rows)
         + f"\n</tbody>\n</table></div>\n<script>{_SCRIPT}</script>"
     )

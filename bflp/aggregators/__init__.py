@@ -59,7 +59,7 @@ def reads(name: str) -> tuple[str, ...]:
 
 def is_rule_name(name: str) -> bool:
     """Whether a rule may be called so ("none" stands for the deterministic models)."""
-    return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) is not None and name.lower() != "none"
+    return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{,99}", name) is not None and name.lower() != "none"
 
 
 def built_in() -> list[str]:

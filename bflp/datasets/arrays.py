@@ -145,9 +145,14 @@ def check_source(path: Path) -> int:
     return len(_read_source(path, ("train_labels", "test_labels"))["train_labels"])
 
 
+def missing_source(path: Path) -> DataError:
+    """What to raise where a source file is not there."""
+    return DataError(f"{path}: there is no such file (it is a `source:` of the config)")
+
+
 def _read_source(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file (it is a `source:` of the config)")
+        raise missing_source(path)
     try:
         if not zipfile.is_zipfile(path):
             raise DataError("is no whole .npz file (an .npz is a zip archive of arrays, see numpy.savez)")

@@ -27,6 +27,8 @@ SECONDS_WITHOUT_ANSWER = 30.0
 
 def prepare_source(source: Path, output: Path) -> None:
     """Write the prepared file `output` from a person's own .npz, and beside it that file's hash. Raises DataError."""
+    if not source.is_file():
+        raise arrays.missing_source(source)
     stamp = {**_stat(source), "sha256": _file_hash(source)}
     arrays.save(arrays.load_source(source), output)
     write_text(_stamp_file(output), json.dumps(stamp) + "\n")
@@ -68,6 +70,8 @@ def _stat(source: Path) -> dict[str, int]:
 
 
 def _file_hash(source: Path) -> str:
+    if not source.is_file():
+        raise arrays.missing_source(source)
     with source.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

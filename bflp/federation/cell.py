@@ -107,12 +107,12 @@ class RoundLoop:
 
     def run(self, began: float, on_divergence: str) -> None:
         """All rounds that are left, or up to the one that diverged. `began`: the perf_counter of the job's start."""
-        from bflp.progress import RoundProgress
+        from bflp.progress import FILE_NAME, RoundProgress
 
-        rounds = self.job.settings["setup"]["rounds"]
+        rounds, file = self.job.settings["setup"]["rounds"], self.checkpoints.folder / FILE_NAME
         earlier = self.progress.timing["total_seconds"]
         try:
-            with RoundProgress(str(self.job), rounds, self.progress.round) as shown:
+            with RoundProgress(str(self.job), rounds, self.progress.round, file) as shown:
                 while self.progress.round < rounds:
                     progress = self._round(self.progress)
                     progress.timing["total_seconds"] = earlier + time.perf_counter() - began

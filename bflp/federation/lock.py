@@ -8,6 +8,7 @@ import fcntl
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -16,6 +17,8 @@ from bflp.errors import UserError
 
 NOT_SUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 ATTEMPTS = 100
+# `is_held` takes the lock for an instant: it is tried again so many times before it counts as another process's.
+LOOKS = 5
 
 
 @contextlib.contextmanager
@@ -40,7 +43,7 @@ def _open_locked(path: Path, name: str) -> TextIO:
             # A cell that ended just now has removed its empty folders.
             continue
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file)
         except BlockingIOError:
             file.seek(0)
             holder = file.read(200) or "another process"
@@ -58,3 +61,25 @@ def _open_locked(path: Path, name: str) -> TextIO:
                 return file
         file.close()
     raise UserError(f"the lock {path} can not be made")
+
+
+def _lock(file: TextIO) -> None:
+    """Lock a file. Raises BlockingIOError where another process holds the lock, and does not just look at it."""
+    for _ in range(LOOKS):
+        with contextlib.suppress(BlockingIOError):
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(0.02)
+    return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_held(folder: Path) -> bool | None:
+    """Whether a process holds the lock in a cell's folder; None where the file system knows no locks."""
+    try:
+        with (folder / "lock").open("rb") as file:
+            # For an instant; who wants the lock in that very instant tries again.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        return None if error.errno in NOT_SUPPORTED else False
+    return False

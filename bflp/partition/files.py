@@ -91,6 +91,8 @@ def load(path: Path) -> Partition:
             partition = Partition(archive["indices"], archive["offsets"], job)
     except FileNotFoundError:
         raise DataError(f"there is no partition file {path}: run snakemake") from None
+    except PermissionError:
+        raise
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
         raise DataError(f"{path} is broken ({error}): delete it and run snakemake again") from None
     except Exception as error:  # zlib.error and others that a damaged archive can raise

@@ -26,7 +26,7 @@ def draw_curves(axes: Any, block: Block, rows: Sequence[Row], metric: str, style
         if not np.isnan(error).any():
             axes.fill_between(rounds, mean - error, mean + error, color=style.colour, alpha=0.18, linewidth=0)
         # A few markers per line, at other rounds for each line, so that they do not hide one another.
-        step = max(1, len(points) // 6)
+        step = max(1, min(2, len(points) // 3), len(points) // 6)
         axes.plot(
             rounds,
             mean,

@@ -25,6 +25,9 @@ def seeds(number: int, rows: list[str] = ROWS) -> set[str]:
 
 def add_seed(project: Project, seed: int) -> None:
     """Results of another seed, copied from seed 0: as if brought from another machine, unknown to Snakemake."""
+    for suffix in (".npz", ".csv"):
+        partition = project.folder / "results/partitions/tiny/iid/2/seed0"
+        shutil.copy(partition.with_suffix(suffix), partition.with_name(f"seed{seed}").with_suffix(suffix))
     for row in ROWS:
         result = json.loads(project.result(row).read_text(encoding="utf-8"))
         result["environment"].pop("checksum")
@@ -33,9 +36,6 @@ def add_seed(project: Project, seed: int) -> None:
         shutil.copy(
             project.result(row).with_suffix(".safetensors"), project.result(row, seed).with_suffix(".safetensors")
         )
-    for suffix in (".npz", ".csv"):
-        partition = project.folder / "results/partitions/tiny/iid/2/seed0"
-        shutil.copy(partition.with_suffix(suffix), partition.with_name(f"seed{seed}").with_suffix(suffix))
 
 
 # One run, looked at ---------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def test_nothing_runs_again_after_touching_moving_and_pacing(finished: Project) 
     )
     moved = Project(finished.folder.with_name("another name"))
     finished.folder.rename(moved.folder)
-    assert moved.planned() == {}
+    assert moved.work() == {}
 
 
 # As much again as was changed -----------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
-from bflp.device import choose_device
+from bflp.device import claimed_device
 from bflp.errors import run_program
 from bflp.federation.job import Job
 from bflp.federation.round_time import measure
@@ -25,8 +25,9 @@ def main() -> None:
     for name in ("data", "partition", "output"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     arguments = parser.parse_args()
-    job = Job.parse(arguments.job, arguments.data, arguments.partition, choose_device(arguments.device))
-    times = measure(job, arguments.processes, arguments.rounds)
+    with claimed_device(arguments.device) as device:
+        job = Job.parse(arguments.job, arguments.data, arguments.partition, device)
+        times = measure(job, arguments.processes, arguments.rounds)
     result = {
         "cell": job.cell,
         "processes": arguments.processes,

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 # Sums must not depend on how many threads a library would take.
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
-from bflp.device import choose_device
+from bflp.device import claimed_device
 from bflp.errors import ConfigError
 from bflp.federation.cell import run_cell
 from bflp.federation.job import Job
@@ -39,6 +39,7 @@ def main() -> None:
     )
     parser.add_argument("--processes", type=int, help="worker processes (default: the config's, at most the cores)")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], help="default: the config's")
+    parser.add_argument("--cells-per-gpu", type=int, help="how many cells may share a GPU (default: the config's)")
     workflow = parser.add_argument_group("what the workflow gives instead of --cell and --configfile")
     workflow.add_argument("--job", help="the cell with its settings and fingerprint, as JSON")
     workflow.add_argument("--checkpoint", help="when to save, as JSON", default='{"rounds": 1, "seconds": 2}')
@@ -50,23 +51,25 @@ def main() -> None:
         if arguments.cell is None:
             parser.error("name a --cell")
         _fill_in_from_config(arguments)
+    arguments.cells_per_gpu = arguments.cells_per_gpu or 1
     for name in ("processes", "data", "partition", "result", "model", "checkpoint_folder"):
         if getattr(arguments, name) is None:
             parser.error(f"with --job, --{name.replace('_', '-')} is needed, too")
-    device = choose_device(arguments.device or "auto")
-    job = Job.parse(arguments.job, arguments.data, arguments.partition, device, arguments.ood)
-    check = json.loads(arguments.job)
-    check_cell(check)
-    run_cell(
-        job,
-        arguments.processes,
-        arguments.result,
-        arguments.model,
-        arguments.checkpoint_folder,
-        json.loads(arguments.checkpoint),
-        lambda loaded: check_cell(check, loaded),
-        arguments.on_divergence,
-    )
+    with claimed_device(arguments.device or "auto", arguments.cells_per_gpu) as device:
+        job = Job.parse(arguments.job, arguments.data, arguments.partition, device, arguments.ood)
+        # After the wait for a device, in which the code may have been changed.
+        check = json.loads(arguments.job)
+        check_cell(check)
+        run_cell(
+            job,
+            arguments.processes,
+            arguments.result,
+            arguments.model,
+            arguments.checkpoint_folder,
+            json.loads(arguments.checkpoint),
+            lambda loaded: check_cell(check, loaded),
+            arguments.on_divergence,
+        )
 
 
 def _fill_in_from_config(arguments: argparse.Namespace) -> None:
@@ -87,6 +90,7 @@ def _fill_in_from_config(arguments: argparse.Namespace) -> None:
     arguments.result, arguments.model = plan.result_file(cell), plan.model_file(cell)
     arguments.checkpoint_folder = plan.checkpoint_folder(cell)
     arguments.device = arguments.device or plan.settings.device
+    arguments.cells_per_gpu = arguments.cells_per_gpu or plan.settings.cells_per_gpu
     if arguments.processes is None:
         arguments.processes = min(plan.settings.processes, os.cpu_count() or 1)
     if arguments.processes < 1:

@@ -1,0 +1,104 @@
+"""The programs by hand, and what a training program refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_project import ROOT, ROWS, Project, checked, one_error
+
+SCRIPTS = sorted(path.name for path in (ROOT / "workflow" / "scripts").glob("*.py"))
+
+
+def the_same_in_every_run(path: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return {key: value for key, value in result.items() if key not in ("environment", "timing")}
+
+
+def test_every_program_has_a_help_text() -> None:
+    project = Project(ROOT)
+    with ThreadPoolExecutor(2) as pool:
+        texts = list(pool.map(lambda name: checked(project.script(name, "--help")).stdout, SCRIPTS))
+    assert {"prepare.py", "partition.py", "train.py", "merge.py", "tables.py"} <= set(SCRIPTS)
+    for name, text in zip(SCRIPTS, texts, strict=True):
+        assert f"usage: {name}" in text
+        assert len(text.splitlines()) > 4
+
+
+def test_a_cell_by_hand_is_the_workflows_whatever_the_number_of_processes(finished: Project) -> None:
+    """Without the workflow, from nothing, and in three processes: the same result and model, to the bit."""
+    fresh = Project.make(finished.folder.parent / "by hand")
+    done = checked(fresh.train("FVBWA/PPA", "--processes", "3"))
+    assert "done, 2 rounds" in done.stderr
+    ours, theirs = fresh.result("FVBWA/PPA"), finished.result("FVBWA/PPA")
+    assert the_same_in_every_run(ours) == the_same_in_every_run(theirs)
+    assert json.loads(ours.read_text(encoding="utf-8"))["environment"]["processes"] == 3
+    assert ours.with_suffix(".safetensors").read_bytes() == theirs.with_suffix(".safetensors").read_bytes()
+
+
+def test_the_whole_flow_by_hand(finished: Project) -> None:
+    """Merging and tables by hand give what the workflow gave."""
+    before = {
+        path: path.read_bytes()
+        for path in [finished.folder / "results/results.csv", *finished.folder.glob("results/tables/*.md")]
+    }
+    assert len(before) == 4
+    for path in before:
+        path.unlink()
+    assert "6 cells" in checked(finished.script("merge.py", "--configfile", "small.yaml")).stdout
+    shown = checked(finished.script("tables.py", "--configfile", "small.yaml", "--show")).stdout
+    assert {path: path.read_bytes() for path in before} == before
+    assert (finished.folder / "results/tables/results2.md").read_text(encoding="utf-8") in shown
+    assert all(row.split("/")[0] in shown for row in ROWS)
+
+
+def swap_images(path: Path) -> None:
+    """Another content, in a file of the right form."""
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    arrays["train_images"] = arrays["train_images"][::-1]
+    np.savez(path, **arrays)
+
+
+def flip_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 16
+    path.write_bytes(data)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (swap_images, "was changed after it was prepared"),
+        (flip_bit, "was changed after it was prepared"),
+        (truncate, "is broken"),
+    ],
+)
+def test_training_refuses_changed_data(
+    finished_run: tuple[Project, object], tmp_path: Path, damage: Callable[[Path], None], words: str
+) -> None:
+    project = Project(tmp_path / "project")
+    shutil.copytree(finished_run[0].folder, project.folder)
+    project.result("FED/none").unlink()
+    damage(project.folder / "data" / "tiny.npz")
+    line = one_error(project.train("FED/none"))
+    assert "data/tiny.npz" in line
+    assert words in line
+    assert not project.result("FED/none").exists()
+
+
+def test_training_refuses_what_belongs_to_another_partition(finished: Project) -> None:
+    finished.result("FED/none").unlink()
+    finished.configure(partitions={"iid": {"strategy": "quantity", "alpha": 5.0}})
+    line = one_error(finished.train("FED/none"))
+    assert "results/partitions/tiny/iid/2/seed0.npz was made from another settings" in line
