@@ -99,6 +99,7 @@ class RoundLoop:
 
         self.job, self.worker, self.executor, self.pace = job, worker, executor, pace
         self.aggregator: Aggregator = Aggregator(job, worker.layout)
+        self.aggregator.try_out(job.cell["clients"], job.settings["setup"]["fraction"])
         self.labels = worker.data.test_labels
         identity = [job.cell, job.settings, job.fingerprint, data]
         self.checkpoints = Checkpoints(checkpoint_folder, canonical_json(identity))

@@ -5,7 +5,6 @@ Sections 2 and 3 of "How to Combine Variational Bayesian Networks in Federated L
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,19 +14,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bflp import aggregators
-from bflp.errors import UserError
+from bflp.aggregators import AggregationSettings
 from bflp.federation.client import NotFiniteError
 from bflp.federation.job import Job
+from bflp.federation.rule import CheckedRule
 from bflp.models.layout import Layout
 from bflp.rng import numpy_generator
 
 
 def select_clients(seed: int, round_: int, clients: int, fraction: float) -> list[int]:
     """The clients of a round, drawn without replacement, in ascending order; at least one."""
-    count = max(1, round(fraction * clients))
     generator = numpy_generator(seed, "client selection", round_)
-    return sorted(generator.choice(clients, size=count, replace=False).tolist())
+    return sorted(generator.choice(clients, size=active(clients, fraction), replace=False).tolist())
+
+
+def active(clients: int, fraction: float) -> int:
+    """How many clients train in a round."""
+    return max(1, round(fraction * clients))
 
 
 def aggregation_weights(sizes: NDArray[np.int64], by_data: bool) -> NDArray[np.float64]:
@@ -37,13 +40,6 @@ def aggregation_weights(sizes: NDArray[np.int64], by_data: bool) -> NDArray[np.f
     return weights
 
 
-def _load_rule(title: str, name: str, file: Path | None) -> aggregators.Rule:
-    try:
-        return aggregators.load(name, file)
-    except Exception:
-        raise UserError(f"{title} can not be loaded:\n{traceback.format_exc()}") from None
-
-
 class Aggregator:
     """Combines the clients' flat vectors: deterministic tensors always average, posteriors follow the cell's rule."""
 
@@ -51,22 +47,27 @@ class Aggregator:
         self.layout = layout
         self.seed = job.seed
         self.by_data = job.cell["model"] in ("FEDAVG", "FVBWA")
-        self.rule: aggregators.Rule | None = None
+        self.rule: CheckedRule | None = None
         self.name = "averaging"
         self.projection: tuple[float, float] | None = None
         if job.variational:
             posterior: Mapping[str, Any] = job.settings["posterior"]
             bounds = tuple(posterior["log_variance"]["bounds"])
             file = Path(job.aggregator_file) if job.aggregator_file else None
-            self.name = f"the aggregator {job.cell['aggregator']}"
-            self.rule = _load_rule(self.name, job.cell["aggregator"], file)
-            self.settings = aggregators.AggregationSettings(
+            self.rule = CheckedRule(job.cell["aggregator"], file)
+            self.name = self.rule.title
+            self.settings = AggregationSettings(
                 bounds=bounds,
                 arithmetic=job.settings.get("aggregation", "exact"),
                 population=posterior.get("ppa_population", 1000),
             )
             if posterior["log_variance"]["enforce"] == "project":
                 self.projection = bounds
+
+    def try_out(self, clients: int, fraction: float) -> None:
+        """Have the rule combine a few made-up weights of a round's clients. Raises UserError for a rule at fault."""
+        if self.rule is not None:
+            self.rule.try_out(active(clients, fraction), self.by_data, self.settings)
 
     def combine(self, vectors: NDArray[np.float32], sizes: NDArray[np.int64], round_: int) -> Tensor:
         """vectors [K, D] and data sizes [K] of the round's clients, in ascending order of client -> model [D].
@@ -81,17 +82,14 @@ class Aggregator:
             means = vectors[:, self.layout.means].astype(np.float64)
             log_variances = vectors[:, self.layout.log_variances].astype(np.float64)
             generator = numpy_generator(self.seed, "aggregation", round_)
-            try:
-                mean, log_variance = self.rule(means, log_variances, weights, self.settings, generator)
-                if np.shape(mean) != means.shape[1:] or np.shape(log_variance) != means.shape[1:]:
-                    raise TypeError(f"it must return two arrays of shape {means.shape[1:]}")
-                with np.errstate(over="ignore", invalid="ignore"):
-                    model[self.layout.means] = mean
-                    model[self.layout.log_variances] = (
-                        np.clip(log_variance, *self.projection) if self.projection else log_variance
-                    )
-            except Exception:
-                raise UserError(f"{self.name} failed in round {round_}:\n{traceback.format_exc()}") from None
+            mean, log_variance = self.rule(
+                f"in round {round_}", means, log_variances, weights, self.settings, generator
+            )
+            with np.errstate(over="ignore", invalid="ignore"):
+                model[self.layout.means] = mean
+                model[self.layout.log_variances] = (
+                    np.clip(log_variance, *self.projection) if self.projection else log_variance
+                )
         if not np.isfinite(model).all():
             raise NotFiniteError(f"{self.name} made entries that are not finite of finite ones")
         return torch.from_numpy(model)

@@ -21,5 +21,7 @@ def damaged(content: bytes, generator: random.Random) -> tuple[str, bytes]:
         return f"bit {bit} of byte {position} flipped", bytes(changed)
     if kind == "zeros":
         length = min(generator.choice((16, 512, 4096)), len(content) - position)
-        return f"{length} bytes from {position} zeroed", content[:position] + bytes(length) + content[position + length :]
+        return f"{length} bytes from {position} zeroed", content[:position] + bytes(length) + content[
+            position + length :
+        ]
     return "something appended", content + generator.randbytes(generator.choice((1, 100)))

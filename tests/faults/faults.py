@@ -200,7 +200,9 @@ def preparation_at_changes(lab: Laboratory) -> Tally:
                 right = right and (how != "SIGTERM" or not cell.leftovers())
                 end_again = forked(lambda s=script, a=arguments: run_main(s, a))
                 right = right and end_again.code == 0 and all(p.read_bytes() == whole[p] for p in outputs)
-                tally.check(right, f"{script}, {how} at file operation {number}: {end.code} {end.text} {end_again.text}")
+                tally.check(
+                    right, f"{script}, {how} at file operation {number}: {end.code} {end.text} {end_again.text}"
+                )
                 for path in cell.leftovers():
                     path.unlink()
             for path in outputs:
@@ -346,7 +348,9 @@ def worker_kills(lab: Laboratory, count: int) -> Tally:
 
 
 def _newest(cell: SmallCell) -> int:
-    return max((int(path.stem.removeprefix("round")) for path in cell.checkpoints.glob("round*.safetensors")), default=0)
+    return max(
+        (int(path.stem.removeprefix("round")) for path in cell.checkpoints.glob("round*.safetensors")), default=0
+    )
 
 
 # Disks

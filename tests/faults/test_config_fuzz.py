@@ -23,7 +23,20 @@ DEMO = yaml.safe_load((ROOT / "examples" / "demo.yaml").read_text(encoding="utf-
 
 NASTY_TEXTS = [
     *("", " ", ".", "..", "../x", "/", "-rf", "--config", "~", "~root", "none", "NONE", "null", "nan", "inf", "1e999"),
-    *("$(touch canary)", "`touch canary`", "; touch canary", "a b", "a'b", 'a"b', "a\nb", "a\0b", "{x}", "{", "*", "\\"),
+    *(
+        "$(touch canary)",
+        "`touch canary`",
+        "; touch canary",
+        "a b",
+        "a'b",
+        'a"b',
+        "a\nb",
+        "a\0b",
+        "{x}",
+        "{",
+        "*",
+        "\\",
+    ),
     *("\ud800", "é", "日本", "x" * 300, "x" * 5000, "a/b", "seed0", "iid", "fmnist", "FED", "EAA", "10", "True"),
 ]
 KEYS = st.none() | st.booleans() | st.integers() | st.sampled_from(NASTY_TEXTS) | st.text(max_size=20)
@@ -114,7 +127,10 @@ def test_any_value(config):
 
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150 * MORE)
-@given(st.integers(0, 10**6), st.binary(max_size=6) | st.sampled_from([b"\t", b"&a *a", b"!!python/object:os.system", b"- ["]))
+@given(
+    st.integers(0, 10**6),
+    st.binary(max_size=6) | st.sampled_from([b"\t", b"&a *a", b"!!python/object:os.system", b"- ["]),
+)
 @example(0, b"&a [*a]\n")
 @example(0, b"!!python/object/apply:os.system ['touch canary']\n")
 def test_mutated_files(position, inserted):
@@ -152,7 +168,14 @@ def test_the_program_ends_with_one_line(tmp_path, overlay):
     file = tmp_path / "odd.yaml"
     file.write_text(yaml.safe_dump({**VALID, **overlay}))
     done = subprocess.run(
-        [sys.executable, ROOT / "workflow/scripts/train.py", "--configfile", file, "--cell", "fmnist/iid/10/FED/none/seed0"],
+        [
+            sys.executable,
+            ROOT / "workflow/scripts/train.py",
+            "--configfile",
+            file,
+            "--cell",
+            "fmnist/iid/10/FED/none/seed0",
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,
