@@ -12,6 +12,7 @@ from bflp.config import Settings, load, read_file
 from bflp.datasets import arrays
 from bflp.errors import ConfigError, DataError
 from bflp.grid import Plan
+from bflp.rule_source import check_rules
 
 
 def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +55,7 @@ def plan_of(config: Mapping[str, Any]) -> Plan:
     """The plan of what Snakemake read from config files and command line. Raises UserError."""
     plan = Plan(Settings.parse(config))
     check_sources(plan)
+    check_rules(plan)
     return plan
 
 

@@ -30,6 +30,7 @@ NOT_COVERED = {
     "bflp.fingerprint",
     "bflp.grid",
     "bflp.loaded",
+    "bflp.rule_source",
 }
 
 

@@ -15,12 +15,11 @@ from typing import Any, Literal
 
 from bflp.federation.lock import is_held
 from bflp.grid import Cell, Plan
+from bflp.progress import FILE_NAME
 from bflp.results import data_hashes, stale_reason
 
 State = Literal["done", "running", "waiting", "failed", "diverged", "stale"]
 STATES: tuple[State, ...] = ("done", "running", "waiting", "failed", "diverged", "stale")
-# In the cell's checkpoint folder, as bflp.progress writes it; that module would import more than is needed here.
-PROGRESS_FILE = "progress.json"
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def _running(cell: Cell, folder: Path, rounds: int) -> CellStatus:
 
 def _progress(folder: Path) -> dict[str, Any]:
     try:
-        progress = json.loads((folder / PROGRESS_FILE).read_text(encoding="utf-8"))
+        progress = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     keys = {"round", "seconds_per_round", "accuracy", "updated"}

@@ -65,7 +65,7 @@ def is_rule_name(name: str) -> bool:
 def built_in() -> list[str]:
     """The names of the rules in this folder, the paper's five first, in the paper's order."""
     files = (path.stem for path in Path(__file__).parent.glob("*.py"))
-    others = sorted(stem.upper() for stem in files if not stem.startswith("_"))
+    others = sorted(stem.upper() for stem in files if is_rule_name(stem))
     return [*_READS, *(name for name in others if name not in _READS)]
 
 

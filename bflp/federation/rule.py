@@ -57,9 +57,8 @@ class CheckedRule:
             raise UserError(f"{self.title} ({self.file}) makes entries that are not finite of finite ones")
 
     def _error(self, what: str, error: Exception) -> UserError:
-        lines = [
-            frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(self.file)
-        ]
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if Path(frame.filename).absolute() == self.file.absolute()]
         if isinstance(error, SyntaxError):
             lines = [error.lineno]
         place = f"{self.file}, line {lines[-1]}" if lines else str(self.file)

@@ -6,7 +6,7 @@ import random
 
 
 def damaged(content: bytes, generator: random.Random) -> tuple[str, bytes]:
-    """What was done, and the content with it done: cut off, a bit flipped, a stretch of zeros, or garbage at the end."""
+    """What was done, and the content after it: cut off, a bit flipped, a stretch of zeros, or garbage at the end."""
     kind = generator.choice(("truncated", "flipped", "flipped", "zeros", "longer"))
     position = generator.randrange(len(content))
     if kind == "truncated":

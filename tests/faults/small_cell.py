@@ -183,6 +183,8 @@ def forked(body: Callable[[], None], kill_after: float | None = None, number: in
 
 def _be_program(body: Callable[[], None], output: int) -> None:
     code = 0
+    # Until the program's own handlers are set, Ctrl-C ends it as if Python had not begun yet.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -229,7 +231,7 @@ def run_main(script: str, arguments: list[str]) -> None:
     from bflp.termination import run_script
 
     sys.argv = [f"{script}.py", *arguments]
-    run_script(load_script(script).main)
+    run_script(lambda: load_script(script).main())
 
 
 def load_script(name: str) -> ModuleType:

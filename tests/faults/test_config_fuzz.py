@@ -1,4 +1,4 @@
-"""Whatever a config holds: settings, or one line that says what is wrong. Never a traceback, never a shell's meaning."""
+"""Whatever a config holds: settings, or one line that says what is wrong; never a traceback."""
 
 import os
 import subprocess

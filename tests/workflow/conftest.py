@@ -14,7 +14,7 @@ from small_project import Project
 @pytest.fixture(scope="session")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, subprocess.CompletedProcess[str]]:
     """The small grid, run once by the real workflow, and what that printed. Not to be changed."""
-    project = Project.make(tmp_path_factory.mktemp("finished") / "project")
+    project = Project.make(tmp_path_factory.mktemp("finished") / "a project; (new) & 'quoted'")
     return project, project.snakemake()
 
 

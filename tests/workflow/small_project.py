@@ -33,7 +33,11 @@ CONFIG: dict[str, Any] = {
     "evaluation": {"monte_carlo_samples": 2, "ece_bins": 10},
     "processes": 1,
     "device": "cpu",
+    # Signs that mean something to a shell, to test that they mean nothing here.
+    "results_dir": "the results; #1 & (2)",
+    "data_dir": "the data",
 }
+CELLS = "the results; #1 & (2)/cells/tiny/iid/2"
 WORK = ("prepare", "partition", "train", "merge")
 ROWS = ["FED/none", "FEDAVG/none", "FVBA/EAA", "FVBA/PPA", "FVBWA/EAA", "FVBWA/PPA"]
 
@@ -108,10 +112,18 @@ class Project:
     def planned_cells(self, *arguments: str) -> set[str]:
         """The rows and seeds that a dry run would train."""
         done = checked(self.snakemake("-n", *arguments))
-        return set(re.findall(r"output: results/cells/tiny/iid/2/(\S+)\.json", done.stdout))
+        return set(re.findall(rf"output: {re.escape(CELLS)}/(\S+)\.json", done.stdout))
+
+    @property
+    def results(self) -> Path:
+        return self.folder / CONFIG["results_dir"]
+
+    @property
+    def data(self) -> Path:
+        return self.folder / CONFIG["data_dir"]
 
     def result(self, row: str, seed: int = 0) -> Path:
-        return self.folder / f"results/cells/tiny/iid/2/{row}/seed{seed}.json"
+        return self.folder / CELLS / row / f"seed{seed}.json"
 
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -31,12 +31,15 @@ def test_every_program_has_a_help_text() -> None:
         assert len(text.splitlines()) > 4
 
 
-def test_a_cell_by_hand_is_the_workflows_whatever_the_number_of_processes(finished: Project) -> None:
+def test_a_cell_by_hand_is_the_workflows_whatever_the_number_of_processes(
+    finished_run: tuple[Project, object], finished: Project
+) -> None:
     """Without the workflow, from nothing, and in three processes: the same result and model, to the bit."""
-    fresh = Project.make(finished.folder.parent / "by hand")
-    done = checked(fresh.train("FVBWA/PPA", "--processes", "3"))
+    shutil.rmtree(finished.results)
+    shutil.rmtree(finished.data)
+    done = checked(finished.train("FVBWA/PPA", "--processes", "3"))
     assert "done, 2 rounds" in done.stderr
-    ours, theirs = fresh.result("FVBWA/PPA"), finished.result("FVBWA/PPA")
+    ours, theirs = finished.result("FVBWA/PPA"), finished_run[0].result("FVBWA/PPA")
     assert the_same_in_every_run(ours) == the_same_in_every_run(theirs)
     assert json.loads(ours.read_text(encoding="utf-8"))["environment"]["processes"] == 3
     assert ours.with_suffix(".safetensors").read_bytes() == theirs.with_suffix(".safetensors").read_bytes()
@@ -45,8 +48,7 @@ def test_a_cell_by_hand_is_the_workflows_whatever_the_number_of_processes(finish
 def test_the_whole_flow_by_hand(finished: Project) -> None:
     """Merging and tables by hand give what the workflow gave."""
     before = {
-        path: path.read_bytes()
-        for path in [finished.folder / "results/results.csv", *finished.folder.glob("results/tables/*.md")]
+        path: path.read_bytes() for path in [finished.results / "results.csv", *finished.results.glob("tables/*.md")]
     }
     assert len(before) == 4
     for path in before:
@@ -54,7 +56,7 @@ def test_the_whole_flow_by_hand(finished: Project) -> None:
     assert "6 cells" in checked(finished.script("merge.py", "--configfile", "small.yaml")).stdout
     shown = checked(finished.script("tables.py", "--configfile", "small.yaml", "--show")).stdout
     assert {path: path.read_bytes() for path in before} == before
-    assert (finished.folder / "results/tables/results2.md").read_text(encoding="utf-8") in shown
+    assert (finished.results / "tables/results2.md").read_text(encoding="utf-8") in shown
     assert all(row.split("/")[0] in shown for row in ROWS)
 
 
@@ -90,9 +92,9 @@ def test_training_refuses_changed_data(
     project = Project(tmp_path / "project")
     shutil.copytree(finished_run[0].folder, project.folder)
     project.result("FED/none").unlink()
-    damage(project.folder / "data" / "tiny.npz")
+    damage(project.data / "tiny.npz")
     line = one_error(project.train("FED/none"))
-    assert "data/tiny.npz" in line
+    assert "the data/tiny.npz" in line
     assert words in line
     assert not project.result("FED/none").exists()
 
@@ -101,4 +103,4 @@ def test_training_refuses_what_belongs_to_another_partition(finished: Project) -
     finished.result("FED/none").unlink()
     finished.configure(partitions={"iid": {"strategy": "quantity", "alpha": 5.0}})
     line = one_error(finished.train("FED/none"))
-    assert "results/partitions/tiny/iid/2/seed0.npz was made from another settings" in line
+    assert "partitions/tiny/iid/2/seed0.npz was made from another settings" in line

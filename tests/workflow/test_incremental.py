@@ -81,6 +81,7 @@ RUN_BY: dict[str, Chosen] = {
             "bflp/federation/lock.py",
             "bflp/federation/pool.py",
             "bflp/federation/result_file.py",
+            "bflp/federation/rule.py",
             "bflp/federation/server.py",
             "bflp/federation/worker.py",
             "bflp/files.py",

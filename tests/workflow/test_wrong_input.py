@@ -112,8 +112,8 @@ def in_parallel(run: Callable[[str], Any], names: Any) -> dict[str, Any]:
 
 
 def check_nothing_ran(project: Project) -> None:
-    for name in ("results", "data", "harm"):
-        assert not (project.folder / name).exists()
+    for path in (project.results, project.data, project.folder / "harm", project.folder / "results"):
+        assert not path.exists()
 
 
 # Of each kind one with Snakemake, which takes a second; all of them with programs by hand, below.
@@ -159,8 +159,8 @@ OF_SOURCES = {name for name in MISTAKES if "source" in name or "labels" in name 
 )
 def test_programs_name_the_same_mistakes(folders: dict[str, Project], program: str, arguments: list[str]) -> None:
     chosen = {name for name in MISTAKES if name not in OF_SOURCES and "clients" not in name}
-    # All mistakes with one program, a few with the others: they read the config in the same way.
-    chosen = chosen if program == "merge.py" else set(sorted(chosen)[::7])
+    # Most mistakes with one program, a few with the others: they read the config in the same way.
+    chosen = chosen - set(WITH_SNAKEMAKE) if program == "merge.py" else set(sorted(chosen)[::9])
     done = in_parallel(
         lambda name: folders[name].script(program, *arguments, "--configfile", "small.yaml"), sorted(chosen)
     )
@@ -178,7 +178,7 @@ def test_preparing_names_what_is_wrong_with_a_source(folders: dict[str, Project]
     for name in OF_SOURCES:
         line = one_error(done[name])
         assert all(word in line for word in MISTAKES[name][1]), (name, line)
-        assert not (folders[name].folder / "data" / "tiny.npz").exists()
+        assert not (folders[name].data / "tiny.npz").exists()
 
 
 def test_broken_yaml_is_named_with_its_line_by_programs(folders: dict[str, Project]) -> None:
@@ -193,8 +193,6 @@ def test_broken_yaml_is_named_with_its_line_by_programs(folders: dict[str, Proje
 def test_settings_given_on_the_command_line_are_checked(fresh: Project) -> None:
     line = one_error(fresh.snakemake("-n", "--config", "processes=0"))
     assert line.startswith("error: processes: must be greater than 0")
-    line = one_error(fresh.snakemake("-n", "--config", "proceses=1"))
-    assert "did you mean 'processes'?" in line
     # A text beside the number of the same value, as the documentation of Snakemake warns of.
     line = one_error(fresh.snakemake("-n", "--config", "setups={2: {rounds: 1, fraction: 1}}"))
     assert "setups: 2 is there twice" in line
@@ -211,7 +209,7 @@ def test_a_cell_that_is_not_in_the_grid(fresh: Project) -> None:
     for processes in ("0", "-1"):
         done = fresh.train("FED/none", "--processes", processes)
         assert "--processes must be at least 1" in one_error(done)
-    assert not (fresh.folder / "results").exists()
+    assert not fresh.results.exists()
 
 
 def test_programs_say_what_arguments_they_lack(fresh: Project) -> None:
@@ -240,4 +238,4 @@ def test_a_partition_that_cannot_be_drawn_is_named_before_training(fresh: Projec
     said = done.stdout + done.stderr
     assert done.returncode == 1
     assert "error: partition uneven of tiny: alpha 1e-06, 2 clients and min_samples 29 clash" in said
-    assert not (fresh.folder / "results" / "cells").exists()
+    assert not (fresh.results / "cells").exists()

@@ -1,0 +1,316 @@
+"""`verify` and the reading of results find what is wrong, name the file, and say what to do."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from safetensors.numpy import load_file, save_file
+from small_cell import ROOT, SmallCell, forked, run_main, warm_up
+
+from bflp.config import Settings
+from bflp.errors import DataError
+from bflp.federation.result_file import write_result
+from bflp.grid import Plan
+from bflp.results import read_result
+from bflp.verification import Report, verify
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallCell, Path]:
+    """A cell with data, partition, result, model and results.csv; and a copy of all."""
+    folder = tmp_path_factory.mktemp("verify")
+    cell = SmallCell(folder / "cell", rounds=5)
+    for script, arguments in (
+        ("prepare", cell.prepare_arguments()),
+        ("partition", cell.partition_arguments()),
+        ("train", cell.train_arguments()),
+        ("merge", cell.merge_arguments()),
+    ):
+        done = subprocess.run(
+            [sys.executable, ROOT / f"workflow/scripts/{script}.py", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    shutil.copytree(cell.folder, folder / "copy")
+    return cell, folder / "copy"
+
+
+@pytest.fixture
+def cell(trained: tuple[SmallCell, Path]) -> SmallCell:
+    cell, copy = trained
+    shutil.rmtree(cell.folder)
+    shutil.copytree(copy, cell.folder)
+    return cell
+
+
+def only_finding(report: Report, path: Path, *words: str) -> None:
+    assert len(report.wrong) == 1, report.wrong
+    text = str(report.wrong[0])
+    assert text.startswith(f"{path}: ")
+    assert all(word in text for word in words), text
+
+
+def rewrite(cell: SmallCell, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change a result and give it a right checksum again, as a program would that made it so."""
+    result = json.loads(cell.result.read_text(encoding="utf-8"))
+    del result["environment"]["checksum"]
+    change(result)
+    write_result(cell.result, result)
+
+
+def test_all_is_right(cell: SmallCell) -> None:
+    report = verify(cell.plan)
+    assert (report.findings, report.missing, report.results) == ([], [], 1)
+
+
+def run_verify(cell: SmallCell, **overlay: Any) -> subprocess.CompletedProcess[str]:
+    config = cell.folder / "small.yaml"
+    config.write_text(yaml.safe_dump({**cell.config, **overlay}), encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, ROOT / "workflow/scripts/verify.py", "--configfile", config],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_program_names_the_file_and_what_to_do(cell: SmallCell) -> None:
+    done = run_verify(cell)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 cells, 1 results are right, 0 missing; 0 file(s) wrong" in done.stdout
+    cell.result.write_text(cell.result.read_text().replace('"seed": 0', '"seed": 1'), encoding="utf-8")
+    done = run_verify(cell)
+    assert done.returncode == 1
+    assert (
+        f"{cell.result}: was changed after it was written (wrong checksum): delete it and run snakemake" in done.stdout
+    )
+    cell.result.unlink()
+    done = run_verify(cell)
+    assert done.returncode == 0
+    assert "without a result yet (run snakemake):\n  tiny/noniid/4/FVBWA/PPA/seed0" in done.stdout
+
+
+def test_other_settings(cell: SmallCell) -> None:
+    other = Plan(Settings.parse({**cell.config, "training": {"learning_rate": 0.06}}))
+    only_finding(verify(other), cell.result, "other settings", "training")
+    # The partition's settings are the cell's, too.
+    partitions = {"noniid": {"strategy": "dirichlet", "alpha": 0.4, "min_samples": 4}}
+    report = verify(Plan(Settings.parse({**cell.config, "partitions": partitions})))
+    assert [finding.path for finding in report.wrong] == [cell.partition, cell.result]
+
+
+def test_other_code(cell: SmallCell) -> None:
+    rewrite(cell, lambda result: result.update(fingerprint="0" * 16))
+    only_finding(verify(cell.plan), cell.result, "other code", "0" * 16)
+
+
+def test_new_content_under_an_old_name(cell: SmallCell) -> None:
+    source = Path(cell.config["datasets"]["tiny"]["source"])
+    with np.load(source) as archive:
+        arrays = dict(archive)
+    arrays["train_images"][0] ^= 1
+    np.savez(source, **arrays)
+    only_finding(verify(cell.plan), cell.data, "was made from another", "run snakemake again")
+    warm_up()
+    assert forked(lambda: run_main("prepare", cell.prepare_arguments())).code == 0
+    report = verify(cell.plan)
+    assert [finding.path for finding in report.wrong] == [cell.partition, cell.result]
+    assert "images or labels of tiny" in str(report.wrong[1])
+
+
+def test_data_that_are_not_there_are_a_remark(cell: SmallCell) -> None:
+    cell.data.unlink()
+    report = verify(cell.plan)
+    assert report.wrong == []
+    assert [finding.path for finding in report.remarks] == [cell.data]
+
+
+def _nan_model(cell: SmallCell) -> None:
+    tensors = load_file(cell.model)
+    tensors["dense1.mean"][3, 4] = np.nan
+    save_file(tensors, cell.model)
+
+
+def _other_model(cell: SmallCell) -> None:
+    tensors = load_file(cell.model)
+    tensors["dense1.mean"][3, 4] += 1
+    save_file(tensors, cell.model)
+
+
+def _other_tensors(cell: SmallCell) -> None:
+    save_file({"dense1.mean": np.zeros(3, dtype=np.float32)}, cell.model)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda cell: cell.model.unlink(), ("is not there",)),
+        (lambda cell: cell.model.write_bytes(cell.model.read_bytes()[:-8]), ("is damaged",)),
+        (lambda cell: cell.model.write_bytes(b""), ("is damaged",)),
+        (_nan_model, ("no finite",)),
+        (_other_model, ("is not the model of the cell's result",)),
+        (_other_tensors, ("other tensors",)),
+    ],
+)
+def test_the_model(cell: SmallCell, change: Callable[[SmallCell], Any], words: tuple[str, ...]) -> None:
+    change(cell)
+    only_finding(verify(cell.plan), cell.model, *words, f"{cell.result}", "run snakemake again")
+
+
+def test_a_partition_of_another_split(cell: SmallCell) -> None:
+    from bflp.partition import files
+
+    partition = files.load(cell.partition)
+    swapped = partition.indices.copy()
+    swapped[[0, -1]] = swapped[[-1, 0]]
+    labels = np.arange(len(swapped)) % 4
+    files.save(files.Partition(swapped, partition.offsets, partition.job), labels, cell.partition)
+    only_finding(verify(cell.plan), cell.partition, "holds another split than its settings give")
+
+
+def test_a_partition_of_other_code(cell: SmallCell) -> None:
+    """The workflow would make it again; a cell must not be trained on it either."""
+    from bflp.partition import files
+
+    partition = files.load(cell.partition)
+    labels = np.arange(len(partition.indices)) % 4
+    job = {**partition.job, "fingerprint": "0" * 16}
+    files.save(files.Partition(partition.indices, partition.offsets, job), labels, cell.partition)
+    only_finding(verify(cell.plan), cell.partition, "made from another fingerprint")
+    warm_up()
+    end = cell.train()
+    assert end.one_clear_error
+    assert f"{cell.partition} was made from another fingerprint: delete it and run snakemake again" in end.text
+
+
+def test_label_counts_and_merged_table(cell: SmallCell) -> None:
+    counts = cell.partition.with_suffix(".csv")
+    counts.write_text(counts.read_text().replace("0,", "1,", 1), encoding="utf-8")
+    only_finding(verify(cell.plan), counts, "other counts")
+    shutil.copy(cell.partition.with_suffix(".npz"), counts.with_suffix(".bak"))
+    counts.unlink()
+    merged = cell.plan.results / "results.csv"
+    merged.write_text(merged.read_text().replace("PPA", "CF"), encoding="utf-8")
+    only_finding(verify(cell.plan), merged, "does not hold what the cells' results say", "run snakemake again")
+
+
+def test_files_that_the_config_does_not_name(cell: SmallCell) -> None:
+    other = cell.result.with_name("seed7.json")
+    shutil.copy(cell.result, other)
+    temporary = cell.result.with_name(".seed0.json.123.tmp")
+    temporary.touch()
+    report = verify(cell.plan)
+    assert report.wrong == []
+    assert {finding.path: finding.what for finding in report.remarks} == {
+        other: "is of no cell that the config names",
+        temporary: "was left by a program that is running or was killed",
+    }
+    # Training the cell again removes what a killed program left of it.
+    warm_up()
+    assert cell.train().code == 0
+    assert not temporary.exists()
+
+
+def _set(*path: Any, to: Any) -> Callable[[dict[str, Any]], None]:
+    def change(result: dict[str, Any]) -> None:
+        target = result
+        for key in path[:-1]:
+            target = target[key]
+        target[path[-1]] = to(target[path[-1]]) if callable(to) else to
+
+    return change
+
+
+def _drop(*path: Any) -> Callable[[dict[str, Any]], None]:
+    def change(result: dict[str, Any]) -> None:
+        target = result
+        for key in path[:-1]:
+            target = target[key]
+        del target[path[-1]]
+
+    return change
+
+
+# A change of a result, and what must be said of it.
+FORM: list[tuple[Callable[[dict[str, Any]], None], str]] = [
+    *((_drop(field), f"{field}: is missing") for field in ("settings", "data", "model_sha256", "rounds", "timing")),
+    (lambda result: result.update(more=1), "more: unknown field"),
+    (_set("model_sha256", to="abc"), "model_sha256"),
+    (_set("fingerprint", to=5), "fingerprint"),
+    (_set("data", "partition", to=None), "data.partition"),
+    (_set("environment", "processes", to=0), "environment.processes"),
+    (_set("environment", "resumed_at", to=[6]), "resumed_at: exceeds round 5"),
+    (_set("rounds", to=lambda rounds: rounds[:-1]), "rounds: must be [2, 4, 5]"),
+    (_set("rounds", 0, "round", to=1), "rounds: must be [2, 4, 5]"),
+    (_set("rounds", 0, "accuracy", to=101.0), "rounds.0.accuracy"),
+    (_set("rounds", 0, "accuracy", to="50"), "rounds.0.accuracy"),
+    (_set("rounds", 0, "nll", to=-1.0), "rounds.0.nll"),
+    (_set("rounds", 1, "spread", to=None), "spread"),
+    (_set("final", to=None), "must not be null"),
+    (_set("final", "accuracy", to=lambda accuracy: accuracy - 1), "final.accuracy: must be that of the last round"),
+    (_set("final", "brier", to=2.5), "final.brier"),
+    (_set("final", "ood_auroc", to=True), "final.ood_auroc"),
+    (_drop("final", "entropy"), "final.entropy: is missing"),
+    (_set("reliability", "counts", to=lambda counts: counts[1:]), "reliability: must have 10 bins"),
+    (_set("reliability", "counts", to=lambda counts: [0] * len(counts)), "reliability.correct: exceeds counts"),
+    (_set("reliability", "correct", to=lambda correct: [0] * len(correct)), "is of another accuracy"),
+    (_set("clients", "nll", to=lambda values: values[1:]), "clients.nll: must have 4 entries"),
+    (_set("clients", "accuracy_gini", to=1.5), "clients.accuracy_gini"),
+    (_set("timing", "train_seconds", to=lambda values: values[1:]), "timing.train_seconds: must have 5 entries"),
+    (_set("timing", "total_seconds", to=-1.0), "timing.total_seconds"),
+    (_set("diverged", to={"round": 6, "client": 1, "reason": "x"}), "diverged.round: must be at most 5"),
+    (_set("diverged", to={"round": 3, "client": 1, "reason": "x"}), "rounds: must be [2]"),
+    (_set("settings", to={}), "settings.setup.rounds: must be a positive whole number"),
+    (_set("cell", "model", to="FED"), "holds the result of another cell"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), FORM, ids=[words for _, words in FORM])
+def test_the_form_of_a_result(cell: SmallCell, change: Callable[[dict[str, Any]], None], words: str) -> None:
+    rewrite(cell, change)
+    with pytest.raises(DataError) as refused:
+        read_result(cell.result, cell.cell)
+    assert str(refused.value).startswith(f"{cell.result} ")
+    assert str(refused.value).endswith(": delete it and run snakemake again")
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "null", "[]", "{}", "{", '{"environment": 5}', '{"environment": {"checksum": 5}}', "[" * 100000, "\0", "NaN"]
+    + ['{"environment": {"checksum": NaN}}', '{"environment": {"checksum": 1}, "x": Infinity}', "9" * 5000],
+)
+def test_what_is_no_result(cell: SmallCell, content: str) -> None:
+    cell.result.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=str(cell.result)):
+        read_result(cell.result, cell.cell)
+
+
+def test_all_damaged_results_are_named_at_once(cell: SmallCell) -> None:
+    """Merging says everything that is wrong, not the first of it."""
+    config = {**cell.config, "grid": {**cell.config["grid"], "seeds": [0, 1, 2]}}
+    plan = Plan(Settings.parse(config))
+    cell.result.write_text("{}", encoding="utf-8")
+    plan.result_file(plan.cells[2]).write_text("{", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, ROOT / "workflow/scripts/merge.py", "--settings", plan.settings.canonical()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: 3 result(s) can not be used:")
+    assert all(str(plan.result_file(each)) in done.stderr for each in plan.cells)
