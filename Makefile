@@ -18,24 +18,27 @@ setup: .venv/installed
 	@echo "Setting up: a virtual environment in .venv (about 6 GB; PyTorch is large, this takes some minutes)"
 	@$(PYTHON) -m venv .venv \
 	  || { rm -rf .venv; echo "error: Python's venv module is incomplete; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
-	@$(BIN)/pip install --disable-pip-version-check --progress-bar off -r envs/requirements.txt \
+	@rm -f .venv/installed
+	@{ "$(BIN)/pip" install --disable-pip-version-check --progress-bar off -r envs/requirements.txt && touch .venv/installed; } \
 	  | grep --line-buffered -E '^(Collecting|Downloading|Installing|Successfully|ERROR)' | cut -c 1-100
-	@$(BIN)/python -c 'import torch, torchvision, snakemake' && touch .venv/installed
+	@test -f .venv/installed \
+	  || { echo "error: the packages could not be installed, pip says above why; try again with: make setup"; exit 1; }
+	@"$(BIN)/python" -c 'import torch, torchvision, snakemake' || { rm -f .venv/installed; exit 1; }
 	@echo "Set-up is done."
 
 demo: setup
 	@echo "Training 48 small cells: 12 rows x 2 partitions x 2 seeds"
-	@$(BIN)/snakemake --cores all --configfile examples/demo.yaml --quiet rules reason host
-	@$(BIN)/python workflow/scripts/tables.py --configfile config.yaml examples/demo.yaml --show
+	@"$(BIN)/snakemake" --cores all --configfile examples/demo.yaml --quiet rules reason host
+	@"$(BIN)/python" workflow/scripts/tables.py --configfile examples/demo.yaml --show
 
 test: setup
-	@$(BIN)/python -m pytest
+	@"$(BIN)/python" -m pytest
 
 check: setup
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/snakefmt --check Snakefile && $(BIN)/mypy
+	@"$(BIN)/ruff" check . && "$(BIN)/ruff" format --check . && "$(BIN)/snakefmt" --check Snakefile && "$(BIN)/mypy"
 
 bench: setup
-	@$(BIN)/python benchmarks/bench.py
+	@"$(BIN)/python" benchmarks/bench.py
 
 lock:
 	uv pip compile --universal --python-version 3.11 --no-header --quiet envs/requirements.in -o envs/requirements.txt

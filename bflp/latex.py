@@ -28,7 +28,8 @@ _DOCUMENT = r"""\documentclass[10pt]{article}
 \renewcommand{\floatpagefraction}{0.4}
 \makeatletter
 \setlength{\@fptop}{0pt}
-\setlength{\@dblfptop}{0pt}
+\setlength{\@fpsep}{3em}
+\setlength{\@fpbot}{0pt plus 1fil}
 \makeatother
 \begin{document}
 %s

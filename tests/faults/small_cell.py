@@ -120,6 +120,13 @@ class SmallCell:
 
         return forked(body, kill_after, number)
 
+    def run(self, script: str, arguments: list[str]) -> End:
+        """Run a program of the workflow."""
+        begin = time.monotonic()
+        command = [sys.executable, str(ROOT / "workflow" / "scripts" / f"{script}.py"), *arguments]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return End(done.returncode, done.stdout + done.stderr, time.monotonic() - begin)
+
     def start(self, processes: int) -> subprocess.Popen[str]:
         """The training program as the workflow starts it, in a process group of its own."""
         script = ROOT / "workflow" / "scripts" / "train.py"

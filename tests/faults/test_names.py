@@ -89,7 +89,7 @@ def test_what_is_allowed_is_no_command(tmp_path: Path) -> None:
     done = project.snakemake(f"{results}/results.csv", f"{results}/tables/results2.tex")
     assert done.returncode == 0, done.stdout + done.stderr
     cell = f"{dataset}/{partition}/2/FVBA/MY_1/seed0"
-    for command in (["train.py", "--cell", cell], ["verify.py"], ["tables.py", "--partial"]):
+    for command in (["verify.py"], ["train.py", "--cell", cell], ["tables.py", "--partial"]):
         done = project.script(*command, "--configfile", "small.yaml")
         assert done.returncode == 0, done.stdout + done.stderr
     assert (project.folder / results / "cells" / f"{cell}.json").exists()

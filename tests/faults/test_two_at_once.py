@@ -41,16 +41,17 @@ def start(project: Project, command: tuple[str, ...]) -> subprocess.Popen[str]:
     )
 
 
-def wait_until_it_trains(project: Project) -> None:
-    end = time.monotonic() + 90
+def wait_until_it_trains(project: Project, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 120
     while not list(project.folder.glob(f"results/checkpoints/{CELL}/round*")):
+        assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
         time.sleep(0.02)
 
 
 def test_a_second_workflow_and_a_cell_by_hand_while_the_workflow_trains_it(project: Project) -> None:
     first = start(project, SNAKEMAKE)
-    wait_until_it_trains(project)
+    wait_until_it_trains(project, first)
     others = [start(project, BY_HAND), start(project, SNAKEMAKE)]
     (by_hand, _), (second, _) = (other.communicate() for other in others)
     text, _ = first.communicate()
@@ -67,7 +68,7 @@ def test_a_second_workflow_and_a_cell_by_hand_while_the_workflow_trains_it(proje
 
 def test_the_workflow_while_a_cell_is_trained_by_hand(project: Project) -> None:
     by_hand = start(project, BY_HAND)
-    wait_until_it_trains(project)
+    wait_until_it_trains(project, by_hand)
     workflow = start(project, SNAKEMAKE)
     text, _ = workflow.communicate()
     assert workflow.returncode == 1

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
-from small_cell import ROOT, SmallCell, forked, run_main, warm_up
+from small_cell import End, SmallCell
 
 from bflp.config import Settings
 from bflp.errors import DataError
@@ -35,13 +33,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallCell, Path]:
         ("train", cell.train_arguments()),
         ("merge", cell.merge_arguments()),
     ):
-        done = subprocess.run(
-            [sys.executable, ROOT / f"workflow/scripts/{script}.py", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+        end = cell.run(script, arguments)
+        assert end.code == 0, end.text
     shutil.copytree(cell.folder, folder / "copy")
     return cell, folder / "copy"
 
@@ -74,32 +67,24 @@ def test_all_is_right(cell: SmallCell) -> None:
     assert (report.findings, report.missing, report.results) == ([], [], 1)
 
 
-def run_verify(cell: SmallCell, **overlay: Any) -> subprocess.CompletedProcess[str]:
+def run_verify(cell: SmallCell) -> End:
     config = cell.folder / "small.yaml"
-    config.write_text(yaml.safe_dump({**cell.config, **overlay}), encoding="utf-8")
-    return subprocess.run(
-        [sys.executable, ROOT / "workflow/scripts/verify.py", "--configfile", config],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    config.write_text(yaml.safe_dump(cell.config), encoding="utf-8")
+    return cell.run("verify", ["--configfile", str(config)])
 
 
 def test_the_program_names_the_file_and_what_to_do(cell: SmallCell) -> None:
-    done = run_verify(cell)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "1 cells, 1 results are right, 0 missing; 0 file(s) wrong" in done.stdout
+    end = run_verify(cell)
+    assert end.code == 0
+    assert end.text == f"{cell.plan.results}: 1 cells, 1 results are right, 0 missing; 0 file(s) wrong\n"
     cell.result.write_text(cell.result.read_text().replace('"seed": 0', '"seed": 1'), encoding="utf-8")
-    done = run_verify(cell)
-    assert done.returncode == 1
-    assert (
-        f"{cell.result}: was changed after it was written (wrong checksum): delete it and run snakemake" in done.stdout
-    )
+    end = run_verify(cell)
+    assert end.code == 1
+    assert f"{cell.result}: was changed after it was written (wrong checksum): delete it and run" in end.text
     cell.result.unlink()
-    done = run_verify(cell)
-    assert done.returncode == 0
-    assert "without a result yet (run snakemake):\n  tiny/noniid/4/FVBWA/PPA/seed0" in done.stdout
+    end = run_verify(cell)
+    assert end.code == 0
+    assert "without a result yet (run snakemake):\n  tiny/noniid/4/FVBWA/PPA/seed0" in end.text
 
 
 def test_other_settings(cell: SmallCell) -> None:
@@ -123,8 +108,7 @@ def test_new_content_under_an_old_name(cell: SmallCell) -> None:
     arrays["train_images"][0] ^= 1
     np.savez(source, **arrays)
     only_finding(verify(cell.plan), cell.data, "was made from another", "run snakemake again")
-    warm_up()
-    assert forked(lambda: run_main("prepare", cell.prepare_arguments())).code == 0
+    assert cell.run("prepare", cell.prepare_arguments()).code == 0
     report = verify(cell.plan)
     assert [finding.path for finding in report.wrong] == [cell.partition, cell.result]
     assert "images or labels of tiny" in str(report.wrong[1])
@@ -189,8 +173,7 @@ def test_a_partition_of_other_code(cell: SmallCell) -> None:
     job = {**partition.job, "fingerprint": "0" * 16}
     files.save(files.Partition(partition.indices, partition.offsets, job), labels, cell.partition)
     only_finding(verify(cell.plan), cell.partition, "made from another fingerprint")
-    warm_up()
-    end = cell.train()
+    end = cell.run("train", cell.train_arguments())
     assert end.one_clear_error
     assert f"{cell.partition} was made from another fingerprint: delete it and run snakemake again" in end.text
 
@@ -218,8 +201,7 @@ def test_files_that_the_config_does_not_name(cell: SmallCell) -> None:
         temporary: "was left by a program that is running or was killed",
     }
     # Training the cell again removes what a killed program left of it.
-    warm_up()
-    assert cell.train().code == 0
+    assert cell.run("train", cell.train_arguments()).code == 0
     assert not temporary.exists()
 
 
@@ -290,8 +272,10 @@ def test_the_form_of_a_result(cell: SmallCell, change: Callable[[dict[str, Any]]
 
 @pytest.mark.parametrize(
     "content",
-    ["", "null", "[]", "{}", "{", '{"environment": 5}', '{"environment": {"checksum": 5}}', "[" * 100000, "\0", "NaN"]
-    + ['{"environment": {"checksum": NaN}}', '{"environment": {"checksum": 1}, "x": Infinity}', "9" * 5000],
+    [
+        *("", "null", "[]", "{}", "{", '{"environment": 5}', '{"environment": {"checksum": 5}}', "[" * 100000, "\0"),
+        *("NaN", '{"environment": {"checksum": NaN}}', '{"environment": {"checksum": 1}, "x": Infinity}', "9" * 5000),
+    ],
 )
 def test_what_is_no_result(cell: SmallCell, content: str) -> None:
     cell.result.write_text(content, encoding="utf-8")
@@ -305,12 +289,7 @@ def test_all_damaged_results_are_named_at_once(cell: SmallCell) -> None:
     plan = Plan(Settings.parse(config))
     cell.result.write_text("{}", encoding="utf-8")
     plan.result_file(plan.cells[2]).write_text("{", encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, ROOT / "workflow/scripts/merge.py", "--settings", plan.settings.canonical()],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: 3 result(s) can not be used:")
-    assert all(str(plan.result_file(each)) in done.stderr for each in plan.cells)
+    end = cell.run("merge", ["--settings", plan.settings.canonical()])
+    assert end.code == 1
+    assert end.text.startswith("error: 3 result(s) can not be used:")
+    assert all(str(plan.result_file(each)) in end.text for each in plan.cells)

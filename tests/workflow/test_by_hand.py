@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from small_project import ROOT, ROWS, Project, checked, one_error
 
 SCRIPTS = sorted(path.name for path in (ROOT / "workflow" / "scripts").glob("*.py"))
@@ -78,25 +77,26 @@ def truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1000])
 
 
-@pytest.mark.parametrize(
-    ("damage", "words"),
-    [
-        (swap_images, "was changed after it was prepared"),
-        (flip_bit, "was changed after it was prepared"),
-        (truncate, "is broken"),
-    ],
-)
-def test_training_refuses_changed_data(
-    finished_run: tuple[Project, object], tmp_path: Path, damage: Callable[[Path], None], words: str
-) -> None:
-    project = Project(tmp_path / "project")
-    shutil.copytree(finished_run[0].folder, project.folder)
-    project.result("FED/none").unlink()
-    damage(project.data / "tiny.npz")
-    line = one_error(project.train("FED/none"))
-    assert "the data/tiny.npz" in line
-    assert words in line
-    assert not project.result("FED/none").exists()
+DAMAGE: list[tuple[Callable[[Path], None], str]] = [
+    (swap_images, "was changed after it was prepared"),
+    (flip_bit, "was changed after it was prepared"),
+    (truncate, "is broken"),
+]
+
+
+def test_training_refuses_changed_data(finished_run: tuple[Project, object], tmp_path: Path) -> None:
+    projects = [Project(tmp_path / damage.__name__) for damage, _ in DAMAGE]
+    for project, (damage, _) in zip(projects, DAMAGE, strict=True):
+        shutil.copytree(finished_run[0].folder, project.folder)
+        project.result("FED/none").unlink()
+        damage(project.data / "tiny.npz")
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda project: project.train("FED/none"), projects))
+    for project, ended, (_, words) in zip(projects, done, DAMAGE, strict=True):
+        line = one_error(ended)
+        assert "the data/tiny.npz" in line
+        assert words in line
+        assert not project.result("FED/none").exists()
 
 
 def test_training_refuses_what_belongs_to_another_partition(finished: Project) -> None:

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from small_project import ROOT, Project, checked
 
+from bflp.config import load
+from bflp.grid import Plan
+
 
 def test_the_papers_grid_has_720_cells(fresh: Project) -> None:
     planned = fresh.planned(configfile=None)
@@ -21,12 +24,22 @@ def test_the_papers_grid_has_720_cells(fresh: Project) -> None:
     assert not (fresh.folder / "results").exists()
 
 
-def test_the_demo_has_48_cells(fresh: Project) -> None:
+def test_the_demo_has_48_cells_and_an_overlay_of_it_as_many_as_it_says(fresh: Project) -> None:
     shutil.copytree(ROOT / "examples", fresh.folder / "examples")
     planned = fresh.planned(configfile="examples/demo.yaml")
     assert planned["train"] == 48
     assert planned["prepare"] == 1
     assert planned["partition"] == 4
+    # Over the demo, which is over config.yaml: lists replace, mappings merge, as where programs read these files.
+    (fresh.folder / "over.yaml").write_text(
+        "grid: {seeds: [5], clients: [20]}\nsetups: {20: {fraction: 0.5, rounds: 1}}\n"
+    )
+    planned = fresh.planned("--configfile", "examples/demo.yaml", "over.yaml", configfile=None)
+    files = [fresh.folder / name for name in ("config.yaml", "examples/demo.yaml", "over.yaml")]
+    settings = load(files)
+    assert planned["train"] == len(Plan(settings).cells) == 24
+    assert settings.grid.seeds == [5]
+    assert sorted(settings.setups) == [10, 20, 100]
 
 
 def test_snakemake_finds_nothing_to_improve(fresh: Project) -> None:

@@ -22,6 +22,7 @@ const click = async text => {
   link.click();
   await wait(50);
 };
+while (!app) await wait(20);
 const shown = [];
 for (const category of Object.keys(categories)) {
   const subcategories = Object.keys(categories[category]);
@@ -34,7 +35,7 @@ for (const category of Object.keys(categories)) {
       const [eye, info] = row.querySelectorAll("a");
       eye.click();
       await wait(100);
-      const image = document.querySelector(".h-screen.overflow-auto img"), frame = document.querySelector("iframe");
+      const image = document.querySelector("#app .p-3 > img"), frame = document.querySelector("iframe");
       let content = null;
       if (image) { await image.decode(); content = image.naturalWidth > 200 ? "figure" : "empty"; }
       if (frame) {
