@@ -11,6 +11,7 @@ sys.path.insert(0, workflow.basedir)
 from bflp.command_line import check_config_files, plan_of
 from bflp.errors import run_program
 from bflp.grid import Cell
+from bflp.latex import find_latex
 from bflp.overview import PAGES
 from bflp.plots import kinds
 from bflp.tables import table_names
@@ -231,9 +232,15 @@ rule tables:
         "{params.program} > {log:q} 2>&1"
 
 
+def tex_files(wildcards):
+    # Before any job: a missing TeX is one line then, not one among a job's messages.
+    run_program(lambda: find_latex(f"{RESULTS}/tables/tables.pdf"))
+    return [file for file in TABLES if file.endswith(".tex")]
+
+
 rule tables_pdf:
     input:
-        [file for file in TABLES if file.endswith(".tex")],
+        tex_files,
     output:
         f"{RESULTS}/tables/tables.pdf",
     log:

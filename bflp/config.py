@@ -262,7 +262,11 @@ class Checkpoint(Section):
     """When a running cell saves what it needs to go on after it was killed: once both have passed since the last."""
 
     rounds: PositiveInt = Field(default=1, description="Rounds.")
-    seconds: NonNegativeFloat = Field(default=2.0, description="Seconds; spares cells whose rounds are very short.")
+    seconds: NonNegativeFloat = Field(
+        default=2.0,
+        description="Seconds; spares cells whose rounds are very short. Longer where saving would cost over 1% of the "
+        "time, unless 0.",
+    )
 
 
 class Tables(Section):

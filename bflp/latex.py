@@ -37,11 +37,17 @@ _DOCUMENT = r"""\documentclass[10pt]{article}
 """
 
 
-def compile_tables(files: Sequence[Path], output: Path) -> None:
-    """Write `output`, a PDF with the tables of all `files`. Raises UserError where TeX is missing or fails."""
+def find_latex(output: str | Path) -> str:
+    """The path of pdflatex. Raises UserError where it is missing, so that `output` can not be made."""
     program = shutil.which("pdflatex")
     if program is None:
         raise UserError(f"pdflatex is not installed, so {output} can not be made: {INSTALL}")
+    return program
+
+
+def compile_tables(files: Sequence[Path], output: Path) -> None:
+    """Write `output`, a PDF with the tables of all `files`. Raises UserError where TeX is missing or fails."""
+    program = find_latex(output)
     for file in files:
         if not file.exists():
             raise UserError(f"there is no table {file}: run snakemake first")

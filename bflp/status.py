@@ -108,6 +108,9 @@ def _cell_status(plan: Plan, cell: Cell, hashes: dict[str, str], times: _Times) 
     except FileNotFoundError:
         reason = failure(log)
         state: State = "waiting" if reason is None else "failed"
+        pace = _progress(folder).get("seconds_per_round")
+        if pace is not None:
+            times.add(cell, pace)
         return CellStatus(cell, state, _checkpoint(folder), rounds, reason=reason or "", log=log)
     try:
         result = json.loads(text)

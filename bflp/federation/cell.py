@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from bflp.federation.worker import Worker
 
 
+# The share of the time that checkpoints may cost.
+MOST_COST = 0.01
+
+
 def run_cell(
     job: Job,
     processes: int,
@@ -104,7 +108,7 @@ class RoundLoop:
         identity = [job.cell, job.settings, job.fingerprint, data]
         self.checkpoints = Checkpoints(checkpoint_folder, canonical_json(identity))
         self.progress = self._start()
-        self.saved_round, self.saved_time = self.progress.round, time.perf_counter()
+        self.saved_round, self.saved_time, self.save_seconds = self.progress.round, time.perf_counter(), 0.0
 
     def run(self, began: float, on_divergence: str) -> None:
         """All rounds that are left, or up to the one that diverged. `began`: the perf_counter of the job's start."""
@@ -131,10 +135,12 @@ class RoundLoop:
 
     def _save_in_time(self) -> None:
         now = time.perf_counter()
-        rounds, seconds = self.progress.round - self.saved_round, now - self.saved_time
-        if rounds >= self.pace["rounds"] and seconds >= self.pace["seconds"]:
+        # On a slow disk less often than the setting says, unless that is 0.
+        least = max(self.pace["seconds"], self.save_seconds / MOST_COST) if self.pace["seconds"] else 0.0
+        if self.progress.round - self.saved_round >= self.pace["rounds"] and now - self.saved_time >= least:
             self.checkpoints.save(self.progress)
-            self.saved_round, self.saved_time = self.progress.round, now
+            self.saved_round, self.saved_time = self.progress.round, time.perf_counter()
+            self.save_seconds = self.saved_time - now
 
     def save_unsaved(self, reason: BaseException) -> None:
         """Save the rounds that no checkpoint holds yet, since the job ends for `reason`."""

@@ -47,9 +47,9 @@ class Tally:
 class Laboratory:
     """A small cell with its uninterrupted outcome, and a random generator."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, rounds: int = ROUNDS) -> None:
         self.folder, self.random = folder, random.Random(seed)
-        self.cell = SmallCell(folder / "cell")
+        self.cell = SmallCell(folder / "cell", rounds)
         self.cell.make_inputs()
         end = self.cell.train()
         assert end.code == 0, end.text
@@ -83,6 +83,8 @@ class Laboratory:
 def kills(lab: Laboratory, count: int) -> Tally:
     """SIGKILL at random moments, again and again until the cell is done."""
     tally = Tally("training killed by SIGKILL at a random moment")
+    # Of more rounds than other faults need, so that most kills are in a round or a checkpoint and not before.
+    lab = Laboratory(lab.folder / "kills", lab.random.randrange(2**32), rounds=30)
     killed = done = resumes = 0
     while killed < count:
         kills_of_this = 0

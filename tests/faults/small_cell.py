@@ -170,11 +170,13 @@ def forked(body: Callable[[], None], kill_after: float | None = None, number: in
     os.close(write)
     os.set_blocking(read, False)
     pieces, sent, status = [], False, None
-    while status is None:
+    while True:
         ended, code = os.waitpid(child, os.WNOHANG)
         status = code if ended else None
         pieces.append(_read(read))
         past = time.monotonic() - start
+        if status is not None:
+            break
         if not sent and kill_after is not None and past >= kill_after:
             os.kill(child, number)
             sent = True

@@ -25,6 +25,8 @@ def project(tmp_path: Path) -> Project:
         training={"local_epochs": 300},
         setups={2: {"fraction": 1.0, "rounds": 8}},
         checkpoint={"rounds": 1, "seconds": 0},
+        results_dir="results",
+        data_dir="data",
     )
     return project
 

@@ -1,7 +1,7 @@
 """A real SLURM of one node, this machine, for the length of a test: its own key, ports and folder, beside any other.
 
-It has two processors and one counted GPU (a file that no program opens). Needs root and Debian's packages slurmctld,
-slurmd, slurm-client and munge.
+It has two processors and one counted GPU (a file that no program opens). Jobs of the partition `urgent` preempt those of
+`main`. Needs root and Debian's packages slurmctld, slurmd, slurm-client and munge.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol")
 SECONDS_TO_START = 40
 
 CONFIG = """
@@ -28,7 +28,7 @@ SlurmctldPort={controller_port}
 SlurmdPort={node_port}
 SlurmUser=root
 SlurmdUser=root
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -46,9 +46,14 @@ ReturnToService=2
 SchedulerParameters=sched_interval=2,batch_sched_delay=0
 MinJobAge=300
 KillWait=15
+OverTimeLimit=0
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SlurmdParameters=config_overrides
 GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=20000 Gres=gpu:1 State=UNKNOWN
-PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
+PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=0
+PartitionName=urgent Nodes={host} MaxTime=INFINITE State=UP PriorityTier=9 PreemptMode=OFF
 """
 
 
@@ -65,7 +70,14 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.environment = {**os.environ, "PATH": _path(), "SLURM_CONF": str(folder / "slurm.conf")}
+        config = folder / "slurm.conf"
+        # Within a job the executor takes all SLURM_ variables from srun's environment, this one too, which a cluster
+        # with its configuration in /etc does not need.
+        srun = folder / "bin" / "srun"
+        srun.parent.mkdir()
+        srun.write_text(f'#!/bin/sh\nSLURM_CONF={config} exec {shutil.which("srun", path=_path())} "$@"\n')
+        srun.chmod(0o755)
+        self.environment = {**os.environ, "PATH": f"{srun.parent}:{_path()}", "SLURM_CONF": str(config)}
 
     def run(self, *command: str) -> str:
         """A command's output. Raises CalledProcessError."""
