@@ -25,7 +25,6 @@ class Terminated(BaseException):
 
 
 _received: int | None = None
-_ignored = False
 
 
 def run_script(main: Callable[[], None]) -> None:
@@ -36,6 +35,8 @@ def run_script(main: Callable[[], None]) -> None:
         run_program(main)
     except Terminated as error:
         sys.exit(128 + error.number)
+    # What is done shall not count as failed because of a signal while Python shuts down.
+    ignore()
 
 
 def check() -> None:
@@ -46,12 +47,13 @@ def check() -> None:
 
 def ignore() -> None:
     """Let signals change nothing from here on: what is left to do is quicker than breaking it off."""
-    global _ignored
-    _ignored = True
+    for number in SIGNALS:
+        if signal.getsignal(number) is _terminate:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:
     global _received
-    if _received is None and not _ignored:
+    if _received is None:
         _received = number
         raise Terminated(number)

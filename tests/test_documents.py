@@ -4,7 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,7 +49,7 @@ def test_links_lead_to_files(document: Path) -> None:
             assert (document.parent / target).exists(), target
 
 
-@lru_cache(maxsize=None)
+@cache
 def help_of(*command: str) -> str:
     done = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout

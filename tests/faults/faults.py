@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -65,9 +66,11 @@ class Laboratory:
 
         resumed: the round that it must go on from.
         """
+        problem = self._half_written()
         end = self.cell.train()
-        problem = ""
-        if end.code != 0:
+        if problem:
+            pass
+        elif end.code != 0:
             problem = f"ended with {end.code}: {end.text}"
         elif self.cell.outcome() != self.expected:
             problem = "gave another result"
@@ -78,6 +81,17 @@ class Laboratory:
         tally.check(not problem, f"{what}: run again, it {problem}")
         self.cell.clear()
         shutil.rmtree(self.cell.checkpoints, ignore_errors=True)
+
+    def _half_written(self) -> str:
+        """What is wrong with a result and a model that are there although the cell was not finished."""
+        try:
+            if self.cell.result.exists() and self.cell.outcome() != self.expected:
+                return "had left another result"
+            if self.cell.model.exists() and self.cell.model.read_bytes() != self.expected[1]:
+                return "had left another model"
+        except (ValueError, OSError) as error:
+            return f"had left half a result ({error})"
+        return ""
 
 
 def kills(lab: Laboratory, count: int) -> Tally:
@@ -106,13 +120,27 @@ def kills(lab: Laboratory, count: int) -> Tally:
 
 
 def kills_at_changes(lab: Laboratory, short: bool) -> Tally:
-    """SIGKILL before each file operation: within checkpoints, between model and JSON, while cleaning up."""
-    tally = Tally("training killed by SIGKILL before a file operation")
+    """Killed before each file operation and in the midst of it: in checkpoints, between model and JSON, in cleaning up."""
+    tally = Tally("training killed before a file operation, or in the midst of writing")
     for number in _numbers(lab, short):
-        end = lab.cell.train(lambda n=number: at_change(lab.folder, n, lambda _: os.kill(os.getpid(), signal.SIGKILL)))
-        assert end.code == -signal.SIGKILL, end
-        lab.finish(tally, f"killed before file operation {number}")
+        for size in (-1, lab.random.randrange(0, 3000)):
+            end = lab.cell.train(lambda n=number, s=size: at_change(lab.folder, n, lambda _: _die(s)))
+            # After the last file is written, nothing is in the midst of it.
+            if size >= 0 and end.code == 0:
+                lab.cell.clear()
+                continue
+            assert end.code == (-signal.SIGKILL if size < 0 else -signal.SIGXFSZ), end
+            where = f"before file operation {number}" if size < 0 else f"{size} bytes into a file from {number} on"
+            lab.finish(tally, f"killed {where}")
     return tally
+
+
+def _die(size: int) -> None:
+    """Die at once, or (size >= 0) when a file gets longer than that."""
+    if size < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 def signals_at_changes(lab: Laboratory, short: bool) -> Tally:
@@ -128,10 +156,13 @@ def signals_at_changes(lab: Laboratory, short: bool) -> Tally:
 def signals(lab: Laboratory, count: int) -> Tally:
     """SIGTERM or Ctrl-C at random moments."""
     tally = Tally("SIGTERM or Ctrl-C at a random moment of training")
+    # The only checkpoints are those that are saved because of the signal.
+    pace, lab.cell.pace = lab.cell.pace, '{"rounds": 1, "seconds": 3600}'
     for number in range(count):
         which = (signal.SIGTERM, signal.SIGINT)[number % 2]
         end = lab.cell.train(kill_after=lab.moment(), number=which)
         _after_signal(lab, tally, end, which, which.name)
+    lab.cell.pace = pace
     return tally
 
 
@@ -223,14 +254,17 @@ def _strike(how: str, path: str) -> None:
 
 
 def _numbers(lab: Laboratory, short: bool) -> Iterator[int]:
-    """The numbers of all file operations of an uninterrupted run; short: of some, and of the last."""
+    """The numbers of all file operations of an uninterrupted run; short: some of them.
+
+    Removing the checkpoints takes the last ten; the model and the JSON are written before.
+    """
     report = lab.folder / "count"
     end = lab.cell.train(lambda: count_changes(lab.cell.folder, report))
     assert end.code == 0, end.text
     count = int(report.read_text())
     lab.cell.clear()
-    step = 16 if short else 1
-    yield from sorted({*range(1 + lab.random.randrange(step), count + 1, step), *range(count - 6, count + 1)})
+    some = {*range(1 + lab.random.randrange(16), count + 1, 16), *range(count - 19, count - 9), count}
+    yield from sorted(some) if short else range(1, count + 1)
 
 
 # The whole program, with workers
@@ -291,28 +325,43 @@ class Program:
 
 
 def program_kills(lab: Laboratory, count: int) -> Tally:
-    """The whole program with two workers gets SIGKILL, SIGTERM or Ctrl-C, alone or with its whole group."""
+    """The whole program with two workers gets SIGKILL, SIGTERM or Ctrl-C: the parent alone, all, or all the others."""
     tally = Tally("program with 2 workers: SIGKILL of the parent, SIGTERM and Ctrl-C to it or to all")
     ways = [
-        (signal.SIGKILL, False),
-        (signal.SIGTERM, True),
-        (signal.SIGINT, True),
-        (signal.SIGTERM, False),
+        (signal.SIGKILL, "the parent"),
+        (signal.SIGTERM, "all"),
+        (signal.SIGTERM, "the others"),
+        (signal.SIGINT, "all"),
+        (signal.SIGTERM, "the parent"),
+        (signal.SIGINT, "the others"),
     ]
     slowest = 0.0
+    rounds_in_all = 100
+    lab = Laboratory(lab.folder / "programs", lab.random.randrange(2**32), rounds_in_all)
     for number in range(count):
-        which, group = ways[number % len(ways)]
+        which, whom = ways[number % len(ways)]
         program = Program(lab.cell, 2)
-        rounds = lab.random.randrange(0, ROUNDS)
+        rounds = lab.random.randrange(0, rounds_in_all - 10)
         program.wait_for(lambda r=rounds: _newest(lab.cell) >= r)
         time.sleep(lab.random.uniform(0.0, 0.2))
         with contextlib.suppress(ProcessLookupError):
-            (os.killpg if group else os.kill)(program.process.pid, which)
+            if whom == "the others":
+                for process in program.members():
+                    if process.pid != program.process.pid:
+                        os.kill(process.pid, which)
+            else:
+                (os.killpg if whom == "all" else os.kill)(program.process.pid, which)
         end, seconds = program.end()
         slowest = max(slowest, seconds)
         left = program.survivors()
-        what = f"{which.name} {'to all' if group else 'to the parent'} in round {rounds}"
-        if left or end.text == "it hung" or seconds > 20:
+        what = f"{which.name} to {whom} in round {rounds}"
+        if whom == "the others":
+            # The parent alone decides what to do; without it nothing happens.
+            tally.check(
+                end.code == 0 and lab.cell.outcome() == lab.expected and not left, f"{what}: {end}, left {left}"
+            )
+            lab.cell.clear()
+        elif left or end.text == "it hung" or seconds > 20:
             tally.check(False, f"{what}: {seconds:.1f} s, left {left}, {end.text}")
             lab.cell.clear()
         elif which == signal.SIGKILL:
@@ -517,16 +566,20 @@ def damaged_results(lab: Laboratory, count: int) -> Tally:
     end = cell.train()
     assert end.code == 0, end.text
     assert forked(lambda: run_main("merge", cell.merge_arguments())).code == 0
-    report, seed = lab.folder / "report.json", lab.random.random()
+    report, noticed = lab.folder / "report.json", 0
+    while tally.tried < count:
+        seed = lab.random.random()
 
-    def body() -> None:
-        report.write_text(json.dumps(_damage_and_verify(cell, count, random.Random(seed))))
+        def body(seed: float = seed) -> None:
+            report.write_text(json.dumps(_damage_and_verify(cell, min(count, 490), random.Random(seed))))
 
-    end = forked(body)
-    assert end.code == 0, end.text
-    found = json.loads(report.read_text())
-    tally.tried, tally.lost = found["tried"], found["lost"]
-    tally.notes.append(f"{found['noticed']} noticed, the others harmless")
+        end = forked(body)
+        assert end.code == 0, end.text
+        found = json.loads(report.read_text())
+        tally.tried += found["tried"]
+        tally.lost += found["lost"]
+        noticed += found["noticed"]
+    tally.notes.append(f"{noticed} noticed, the others harmless")
     cell.clear()
     return tally
 

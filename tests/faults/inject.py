@@ -35,7 +35,7 @@ KINDS: dict[str, Callable[[faults.Laboratory, int, bool], faults.Tally]] = {
     "damaged_inputs": lambda lab, _, short: faults.damaged_inputs(lab, 12 if short else 400),
     "damaged_results": lambda lab, _, short: faults.damaged_results(lab, 210 if short else 7000),
     "worker_kills": lambda lab, _, short: faults.worker_kills(lab, 1 if short else 20),
-    "program_kills": lambda lab, _, short: faults.program_kills(lab, 2 if short else 40),
+    "program_kills": lambda lab, _, short: faults.program_kills(lab, 3 if short else 60),
 }
 
 

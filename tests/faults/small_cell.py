@@ -76,6 +76,8 @@ class SmallCell:
             "data_dir": str(folder / "data"),
         }
         self.plan = Plan(Settings.parse(self.config))
+        # When the training program saves; not among what its result depends on.
+        self.pace = self.plan.settings.checkpoint.model_dump_json()
         self.cell = self.plan.cells[0]
         self.data, self.partition = self.plan.data_file("tiny"), self.plan.partition_file(self.cell)
         self.result, self.model = self.plan.result_file(self.cell), self.plan.model_file(self.cell)
@@ -101,7 +103,7 @@ class SmallCell:
             "result": self.result,
             "model": self.model,
             "checkpoint-folder": self.checkpoints,
-            "checkpoint": self.plan.settings.checkpoint.model_dump_json(),
+            "checkpoint": self.pace,
         }
         return [text for name, value in named.items() for text in (f"--{name}", str(value))]
 

@@ -1,7 +1,7 @@
 """A real SLURM of one node, this machine, for the length of a test: its own key, ports and folder, beside any other.
 
-It has two processors and one counted GPU (a file that no program opens). Jobs of the partition `urgent` preempt those of
-`main`. Needs root and Debian's packages slurmctld, slurmd, slurm-client and munge.
+It has two processors and one counted GPU (a file that no program opens). Jobs of the partition `urgent` preempt those
+of `main`. Needs root and Debian's packages slurmctld, slurmd, slurm-client and munge.
 """
 
 from __future__ import annotations

@@ -1,0 +1,65 @@
+"""How long it takes to see what would run: `snakemake -n`, and the command that says why, for 720 and 7,200 cells.
+
+    python benchmarks/dry_run.py [--repeats 3]
+
+The paper's grid with 5 and with 50 seeds, in a copy of the project without any results. Seconds are the best of the
+repeats; beside them the seconds of one processor, which a busy machine stretches less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import tabulate
+
+PROJECT = Path(__file__).resolve().parents[1]
+COPIED = ("Snakefile", "bflp", "config.yaml", "envs", "profiles", "workflow")
+COMMANDS = {"snakemake -n": ["-m", "snakemake", "-n"], "why.py": ["workflow/scripts/why.py"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
+    repeats = parser.parse_args().repeats
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        copy_project(Path(folder))
+        for seeds in (5, 50):
+            config = Path(folder, f"seeds{seeds}.yaml")
+            config.write_text(f"grid: {{seeds: {list(range(seeds))}}}\n", encoding="utf-8")
+            for name, arguments in COMMANDS.items():
+                measured = [measure([*arguments, "--configfile", config.name], folder) for _ in range(repeats)]
+                rows.append([f"{144 * seeds:,}", name, *(f"{min(times):.1f}" for times in zip(*measured, strict=True))])
+    print(
+        tabulate.tabulate(rows, ["cells", "command", "seconds", "processor seconds"], "github", disable_numparse=True)
+    )
+    print(f"\n{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
+
+
+def copy_project(folder: Path) -> None:
+    """Copy what a run needs, without any results."""
+    for name in COPIED:
+        if (PROJECT / name).is_dir():
+            shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(PROJECT / name, folder / name)
+
+
+def measure(arguments: list[str], folder: str) -> tuple[float, float]:
+    """Seconds by the clock and on the processor of a Python program."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run([sys.executable, *arguments], cwd=folder, check=True, capture_output=True)
+    seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+if __name__ == "__main__":
+    main()
