@@ -146,7 +146,7 @@ def test_curve_ends_where_the_first_seed_diverged(tmp_path):
     curve = block.curve(("FED", "none"), "accuracy")
     assert curve.rounds.tolist() == [1, 2, 3, 4]
     assert np.isnan(block.final(("FED", "none"), "accuracy")[0])
-    assert block.gaps(block.rows) == ["Diverged (x): FED (1/3)"]
+    assert block.gaps(block.rows) == ["Diverged: FED (1/3)"]
 
 
 def test_label_counts_are_those_of_the_partition(complete):

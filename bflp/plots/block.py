@@ -108,13 +108,13 @@ class Block:
             return "one seed"
         return f"mean and standard error over {len(self.seeds)} seeds"
 
-    def gaps(self, rows: Sequence[Row]) -> list[str]:
+    def gaps(self, rows: Sequence[Row], diverged_title: str = "Diverged") -> list[str]:
         """What is missing of some rows, for the figure's foot: rows of which seeds diverged or have not run."""
         wanted = len(self.seeds)
         notes = []
         diverged = [f"{row_title(row)} ({self.diverged(row)}/{wanted})" for row in rows if self.diverged(row)]
         if diverged:
-            notes.append("Diverged (x): " + ", ".join(diverged))
+            notes.append(f"{diverged_title}: " + ", ".join(diverged))
         absent = [row_title(row) for row in rows if not self.of(row)]
         some = [
             f"{row_title(row)} ({len(self.of(row))}/{wanted} seeds)" for row in rows if 0 < len(self.of(row)) < wanted

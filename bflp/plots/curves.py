@@ -11,6 +11,9 @@ from matplotlib.ticker import MaxNLocator
 from bflp.plots.block import Block, Row
 from bflp.plots.style import RuleStyle, empty_panel, thinned
 
+# For the figure's foot.
+DIVERGED = "Diverged (a cross ends the curve)"
+
 
 def draw_curves(axes: Any, block: Block, rows: Sequence[Row], metric: str, styles: dict[str, RuleStyle]) -> bool:
     """Draw the rows' curves of a metric into a panel; return whether there are any."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from bflp.plots import style
 from bflp.plots.block import Block
-from bflp.plots.curves import draw_curves
+from bflp.plots.curves import DIVERGED, draw_curves
 
 METRICS = {"accuracy": "Accuracy (%)", "ece": "ECE (%)", "nll": "NLL"}
 
@@ -39,7 +39,7 @@ def draw(block: Block) -> Any:
     for axes in grid[-1]:
         axes.set_xlabel("Communication round")
     style.heading(figure, block.title, block.over_seeds())
-    style.foot_legend(figure, style.rule_handles(styles, block.without_rule()), block.gaps(block.rows))
+    style.foot_legend(figure, style.rule_handles(styles, block.without_rule()), block.gaps(block.rows, DIVERGED))
     figure.align_ylabels()
     if not drawn:
         style.without_ticks(*figure.axes)

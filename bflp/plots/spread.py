@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from bflp.config import VARIATIONAL_MODELS
 from bflp.plots import style
 from bflp.plots.block import WEIGHTS, Block
-from bflp.plots.curves import draw_curves
+from bflp.plots.curves import DIVERGED, draw_curves
 
 
 @style.styled
@@ -38,7 +38,7 @@ def draw(block: Block) -> Any:
             _log_axis(axes)
     grid[0][0].set_ylabel("Spread (logarithmic)")
     style.heading(figure, block.title, block.over_seeds())
-    style.foot_legend(figure, style.rule_handles(styles, ""), block.gaps(variational))
+    style.foot_legend(figure, style.rule_handles(styles, ""), block.gaps(variational, DIVERGED))
     if not any(drawn):
         style.without_ticks(*figure.axes)
     return figure

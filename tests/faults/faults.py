@@ -120,7 +120,7 @@ def kills(lab: Laboratory, count: int) -> Tally:
 
 
 def kills_at_changes(lab: Laboratory, short: bool) -> Tally:
-    """Killed before each file operation and in the midst of it: in checkpoints, between model and JSON, in cleaning up."""
+    """Killed before and in each file operation: in checkpoints, between model and JSON, in cleaning up."""
     tally = Tally("training killed before a file operation, or in the midst of writing")
     for number in _numbers(lab, short):
         for size in (-1, lab.random.randrange(0, 3000)):
@@ -276,24 +276,19 @@ class Program:
     def __init__(self, cell: SmallCell, processes: int) -> None:
         self.process, self.start = cell.start(processes), time.monotonic()
 
-    def members(self) -> list[psutil.Process]:
-        """The living processes of the program's session: itself, workers, their server."""
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, ProcessLookupError):
-                if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+    def members(self) -> dict[int, int]:
+        """The living processes of the program's session, workers and their server, too: number -> parent's number."""
+        found = {}
+        for process in psutil.process_iter(["ppid", "status"]):
+            with contextlib.suppress(ProcessLookupError):
+                if os.getsid(process.pid) == self.process.pid and process.info["status"] != psutil.STATUS_ZOMBIE:
+                    found[process.pid] = process.info["ppid"]
         return found
 
-    def workers(self) -> list[psutil.Process]:
-        """Its worker processes, in the order of their start."""
-        children = {process.pid: process for process in self.members()}
-        parents = {process.ppid() for process in children.values()}
-        return [
-            process
-            for pid, process in sorted(children.items())
-            if process.ppid() in children and process.ppid() != self.process.pid and pid not in parents
-        ]
+    def workers(self) -> list[int]:
+        """Its worker processes: the children of its children."""
+        members = self.members()
+        return [pid for pid, parent in sorted(members.items()) if members.get(parent) == self.process.pid]
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 120.0) -> bool:
         end = time.monotonic() + seconds
@@ -318,10 +313,10 @@ class Program:
         limit = time.monotonic() + SECONDS_TO_VANISH
         while (left := self.members()) and time.monotonic() < limit:
             time.sleep(0.05)
-        names = [f"{process.pid} {' '.join(process.cmdline()[:3])}" for process in left]
-        for process in left:
-            process.kill()
-        return names
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return [f"process {pid}" for pid in left]
 
 
 def program_kills(lab: Laboratory, count: int) -> Tally:
@@ -346,9 +341,9 @@ def program_kills(lab: Laboratory, count: int) -> Tally:
         time.sleep(lab.random.uniform(0.0, 0.2))
         with contextlib.suppress(ProcessLookupError):
             if whom == "the others":
-                for process in program.members():
-                    if process.pid != program.process.pid:
-                        os.kill(process.pid, which)
+                for pid in program.members():
+                    if pid != program.process.pid:
+                        os.kill(pid, which)
             else:
                 (os.killpg if whom == "all" else os.kill)(program.process.pid, which)
         end, seconds = program.end()
@@ -382,13 +377,13 @@ def worker_kills(lab: Laboratory, count: int) -> Tally:
     for number in range(count):
         way = ways[number % len(ways)]
         program = Program(slow, 2)
-        if not program.wait_for(lambda p=program: len(p.workers()) == 2 and "round" not in p.process.args):
+        if not program.wait_for(lambda p=program: len(p.workers()) == 2):
             tally.check(False, f"no workers: {program.end()}")
             continue
         time.sleep(3.0)
-        workers = program.workers()
-        victim = workers[0].parent() if way == "server" else lab.random.choice(workers)
-        os.kill(victim.pid, signal.SIGKILL if way == "server" else getattr(signal, way))
+        worker = lab.random.choice(program.workers())
+        victim = program.members()[worker] if way == "server" else worker
+        os.kill(victim, signal.SIGKILL if way == "server" else getattr(signal, way))
         end, seconds = program.end()
         slowest = max(slowest, seconds)
         left = program.survivors()
