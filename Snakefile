@@ -194,7 +194,7 @@ rule merge:
         [PLAN.result_file(cell) for cell in PLAN.cells],
     output:
         results=f"{RESULTS}/results.csv",
-        merged=touch(MERGED),
+        merged=MERGED,
     log:
         f"{RESULTS}/logs/merge.log",
     benchmark:
@@ -205,7 +205,7 @@ rule merge:
         program=program("merge.py", "--settings", SETTINGS.canonical()),
         job=PLAN.summary_job("bflp.results"),
     shell:
-        "{params.program} --output {output.results:q} > {log:q} 2>&1"
+        "{params.program} > {log:q} 2>&1"
 
 
 rule tables:

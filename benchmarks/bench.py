@@ -97,7 +97,8 @@ def bench_rounds(model: str, processes: int, data: Path, partition: Path, repeat
         both = [lambda: plain.round(vector, clients), lambda: ours.run(vector, tasks)]
         plain_time, our_time = interleaved(both, repeats)
         (evaluation_time,) = interleaved([lambda: ours.run(vector, evaluation)], repeats)
-    plain.close()
+        # Before our pool ends, which ends all child processes of this one.
+        plain.close()
     samples = ACTIVE * 600 * TRAINING["local_epochs"] / our_time / processes
     return [model, processes, plain_time, our_time, our_time / plain_time, samples, evaluation_time, startup]
 

@@ -105,6 +105,7 @@ def import_closure(modules: tuple[str, ...], file: str | None = None) -> frozens
 
 def forget() -> None:
     """Drop what is remembered of the files, so that the next fingerprint reads them anew."""
+    _file.cache_clear()
     import_closure.cache_clear()
     _imported_by.cache_clear()
     _module_digest.cache_clear()
@@ -116,6 +117,7 @@ def module_path(module: str) -> str:
     return str(file.relative_to(ROOT)) if file else f"{module.replace('.', '/')}.py"
 
 
+@cache
 def _file(module: str) -> Path | None:
     path = ROOT.joinpath(*module.split("."))
     candidates = (path / "__init__.py", path.with_suffix(".py"))

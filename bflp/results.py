@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from bflp import reasons, result_schema
 from bflp.datasets import arrays
 from bflp.errors import DataError
 from bflp.federation.result_file import checksum
+from bflp.files import write_text
 from bflp.grid import Cell, Plan
 
 if TYPE_CHECKING:
@@ -158,6 +160,37 @@ def data_hashes(plan: Plan) -> dict[str, str]:
     return hashes
 
 
+def write_merged(plan: Plan, merged: pd.DataFrame) -> Path:
+    """Write results.csv, and a record of its content under the name of the plan's identity."""
+    path, text = _merged_file(plan), merged.to_csv(index=False)
+    write_text(path, text)
+    write_text(_merged_record(plan), hashlib.sha256(text.encode()).hexdigest() + "\n")
+    return path
+
+
+def read_merged(plan: Plan) -> pd.DataFrame:
+    """The tidy data frame of results.csv. Raises DataError unless it is what was merged for this very plan."""
+    import pandas as pd
+
+    path, again = _merged_file(plan), "run snakemake again, or python workflow/scripts/merge.py"
+    try:
+        content, record = path.read_bytes(), _merged_record(plan).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise DataError(f"there is no {path} of these settings and this code: {again}") from None
+    if hashlib.sha256(content).hexdigest() != record.strip():
+        raise DataError(f"{path} was changed after it was merged: {again}")
+    return pd.read_csv(path, keep_default_na=False, na_values=[""])
+
+
+def _merged_file(plan: Plan) -> Path:
+    return plan.results / "results.csv"
+
+
+def _merged_record(plan: Plan) -> Path:
+    # The Snakefile names this file, too: merging is due where it is missing.
+    return plan.results / ".merged" / plan.identity()
+
+
 def describe_stale(stale: Iterable[Stale]) -> str:
     """What is stale and what to do, for people."""
     stale = list(stale)
@@ -165,7 +198,7 @@ def describe_stale(stale: Iterable[Stale]) -> str:
     return (
         f"{len(stale)} result(s) are not what the present settings, code and data would give:{listed}\n"
         "Delete them and run snakemake again to train these cells anew, or go back to the settings and code they "
-        "were made with."
+        "were made with. `python workflow/scripts/why.py --paths` lists the files."
     )
 
 

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bflp.errors import UserError
 from bflp.models.network import Network
 from bflp.rng import torch_generator
 
 
-class NotFiniteError(Exception):
+class NotFiniteError(UserError):
     """A client's loss or parameters are no finite numbers any more."""
 
 

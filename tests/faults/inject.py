@@ -19,23 +19,27 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
-import faults
+import damages
+import disks
+import interruptions
+import programs
+from laboratory import Laboratory, Tally
 from small_cell import warm_up
 
 # By name: (laboratory, kills, short) -> tally.
-KINDS: dict[str, Callable[[faults.Laboratory, int, bool], faults.Tally]] = {
-    "kills": lambda lab, kills, short: faults.kills(lab, 12 if short else kills),
-    "kills_at_changes": lambda lab, _, short: faults.kills_at_changes(lab, short),
-    "signals": lambda lab, _, short: faults.signals(lab, 4 if short else 100),
-    "signals_at_changes": lambda lab, _, short: faults.signals_at_changes(lab, short),
-    "failing_changes": lambda lab, _, short: faults.failing_changes(lab, short),
-    "preparation_at_changes": lambda lab, _, short: faults.preparation_at_changes(lab, 4 if short else 1),
-    "full_disk": lambda lab, _, short: faults.full_disk(lab, 8 if short else 200),
-    "no_permission": lambda lab, _, short: faults.no_permission(lab),
-    "damaged_inputs": lambda lab, _, short: faults.damaged_inputs(lab, 12 if short else 400),
-    "damaged_results": lambda lab, _, short: faults.damaged_results(lab, 210 if short else 7000),
-    "worker_kills": lambda lab, _, short: faults.worker_kills(lab, 1 if short else 20),
-    "program_kills": lambda lab, _, short: faults.program_kills(lab, 3 if short else 60),
+KINDS: dict[str, Callable[[Laboratory, int, bool], Tally]] = {
+    "kills": lambda lab, kills, short: interruptions.kills(lab, 12 if short else kills),
+    "kills_at_changes": lambda lab, _, short: interruptions.kills_at_changes(lab, short),
+    "signals": lambda lab, _, short: interruptions.signals(lab, 4 if short else 100),
+    "signals_at_changes": lambda lab, _, short: interruptions.signals_at_changes(lab, short),
+    "failing_changes": lambda lab, _, short: interruptions.failing_changes(lab, short),
+    "preparation_at_changes": lambda lab, _, short: interruptions.preparation_at_changes(lab, 4 if short else 1),
+    "full_disk": lambda lab, _, short: disks.full_disk(lab, 8 if short else 200),
+    "no_permission": lambda lab, _, short: disks.no_permission(lab),
+    "damaged_inputs": lambda lab, _, short: damages.damaged_inputs(lab, 12 if short else 400),
+    "damaged_results": lambda lab, _, short: damages.damaged_results(lab, 210 if short else 7000),
+    "worker_kills": lambda lab, _, short: programs.worker_kills(lab, 1 if short else 20),
+    "program_kills": lambda lab, _, short: programs.program_kills(lab, 3 if short else 60),
 }
 
 
@@ -49,7 +53,7 @@ def main() -> None:
     arguments = parser.parse_args()
     warm_up()
     with tempfile.TemporaryDirectory(prefix="bflp-faults-") as folder:
-        lab = faults.Laboratory(Path(folder), arguments.seed)
+        lab = Laboratory(Path(folder), arguments.seed)
         tallies = {}
         for name in arguments.only:
             start = time.monotonic()
@@ -62,7 +66,7 @@ def main() -> None:
     sys.exit(1 if lost else 0)
 
 
-def show(tally: faults.Tally, seconds: float) -> None:
+def show(tally: Tally, seconds: float) -> None:
     """One line of the summary, and what was lost."""
     if tally.skipped:
         print(f"skipped            {tally.name}: {tally.skipped}", flush=True)

@@ -48,8 +48,8 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]
 def test_the_row_is_in_the_table(followed: tuple[Path, list[str]]) -> None:
     folder, printed = followed
     table = (folder / "results/own-rule/tables/results10.md").read_text(encoding="utf-8")
-    assert table in printed
     row = next(line for line in table.splitlines() if "WASSERSTEIN" in line)
+    assert any(row in text for text in printed)
     assert len(re.findall(r"\d+\.\d+", row)) >= 6
     for table_file in (folder / "results/own-rule/tables").glob("*.*"):
         if table_file.name.startswith(("results", "spread")):

@@ -10,18 +10,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import pandas as pd
-
 from bflp.claims import check_all
 from bflp.command_line import add_settings_arguments, settings_of
 from bflp.comparison import compare, comparison_table, summary
-from bflp.errors import DataError, run_program
+from bflp.errors import DataError
 from bflp.files import whole_file, write_text
 from bflp.grid import Plan
 from bflp.plots import save
 from bflp.plots.comparison import draw
-from bflp.results import collect, collect_archive
+from bflp.results import collect, collect_archive, read_merged
 from bflp.tables import FORMATS, to_markdown
+from bflp.termination import run_script
 
 
 def main() -> None:
@@ -39,7 +38,7 @@ def main() -> None:
         if arguments.partial:
             frame, _ = collect(plan, partial=True)
         else:
-            frame = pd.read_csv(plan.results / "results.csv", keep_default_na=False, na_values=[""])
+            frame = read_merged(plan)
     compared = compare(frame)
     if compared.empty:
         raise DataError("none of the cells that have run is in the published tables: there is nothing to compare")
@@ -58,4 +57,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_script(main)

@@ -11,25 +11,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bflp.command_line import add_settings_arguments, settings_of
 from bflp.errors import DataError
-from bflp.files import whole_file
 from bflp.grid import Plan
-from bflp.results import collect, describe_stale
+from bflp.results import collect, describe_stale, write_merged
 from bflp.termination import run_script
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add_settings_arguments(parser)
-    parser.add_argument("--output", type=Path, help="default: results.csv in the config's results_dir")
     arguments = parser.parse_args()
     plan = Plan(settings_of(arguments))
     frame, stale = collect(plan)
     if stale:
         raise DataError(describe_stale(stale))
-    output = arguments.output or plan.results / "results.csv"
-    with whole_file(output) as temporary:
-        frame.to_csv(temporary, index=False)
-    print(f"{output}: {len(frame)} cells")
+    print(f"{write_merged(plan, frame)}: {len(frame)} cells")
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
 from bflp.device import claimed_device
-from bflp.errors import run_program
 from bflp.federation.job import Job
 from bflp.federation.round_time import measure
 from bflp.files import write_text
+from bflp.termination import run_script
 
 
 def main() -> None:
@@ -39,4 +39,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_script(main)

@@ -10,10 +10,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import pandas as pd
 
 from bflp.command_line import add_settings_arguments, settings_of
-from bflp.errors import run_program
 from bflp.files import whole_file, write_text
 from bflp.grid import Plan
 from bflp.tables import FORMATS, round_time_table, to_markdown
+from bflp.termination import run_script
 
 
 def main() -> None:
@@ -44,4 +44,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    run_program(main)
+    run_script(main)

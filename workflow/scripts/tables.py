@@ -9,13 +9,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import pandas as pd
-
 from bflp.command_line import add_settings_arguments, settings_of
 from bflp.datasets import arrays
 from bflp.files import write_text
 from bflp.grid import Plan
-from bflp.results import collect, describe_stale
+from bflp.results import collect, describe_stale, read_merged
 from bflp.tables import FORMATS, make_tables, to_markdown
 from bflp.termination import run_script
 
@@ -33,7 +31,7 @@ def main() -> None:
             print(f"warning: {describe_stale(stale)}", file=sys.stderr)
         print(f"{len(frame)} of {len(plan.cells)} cells have a result")
     else:
-        frame = pd.read_csv(plan.results / "results.csv", keep_default_na=False, na_values=[""])
+        frame = read_merged(plan)
     summaries = {
         dataset: arrays.read_summary(plan.data_file(dataset))
         for dataset in plan.settings.grid.datasets

@@ -1,6 +1,6 @@
 """Say in plain words which cells would run, and why: from what their results record of what made them.
 
-With --paths: only the paths of results that merging would refuse, for `rm $(python workflow/scripts/why.py --paths)`.
+With --paths: only the paths of results that merging would refuse; to delete them: why.py --paths | xargs -rd '\\n' rm
 Snakemake, asked with -n, decides by records of its own (.snakemake); where these are lost, results that are not up to
 date are not run again by themselves, but merging refuses them.
 """
