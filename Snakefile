@@ -1,5 +1,6 @@
 # The whole flow: prepare -> partition -> train -> merge -> tables, figures, overview; `--report` shows them on a page.
 # What to run and how is in config.yaml; `snakemake -n` lists the jobs.
+import gc
 import shlex
 import sys
 from pathlib import Path
@@ -7,6 +8,9 @@ from pathlib import Path
 from snakemake.settings.types import DeploymentMethod
 
 sys.path.insert(0, workflow.basedir)
+# For thousands of jobs Snakemake makes millions of objects that stay; looking through them for garbage again and again
+# takes a seventh of a dry run.
+gc.set_threshold(200_000, 20, 20)
 
 from bflp.command_line import check_config_files, plan_of
 from bflp.errors import run_program
@@ -39,10 +43,20 @@ CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 PYTHON = "python" if CONDA else sys.executable
 
 
+class Unrecorded:
+    """A param that is no reason to run a job again: Snakemake records plain values only, and fills in only strings."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def __str__(self):
+        return self.text
+
+
 def program(script, *arguments):
-    """The start of a command. As a function of `input` it is not recorded, so it gives no reason to run a job again."""
-    command = shlex.join(map(str, [PYTHON, Path(workflow.basedir, "workflow", "scripts", script), *arguments]))
-    return lambda wildcards, input: command
+    """The start of a command."""
+    command = [PYTHON, Path(workflow.basedir, "workflow", "scripts", script), *arguments]
+    return Unrecorded(shlex.join(map(str, command)))
 
 
 def cell_of(wildcards):
@@ -181,7 +195,7 @@ rule train:
             *("--checkpoint", SETTINGS.checkpoint.model_dump_json()),
             *(("--ood", PLAN.ood_file()) if PLAN.ood_file() else ()),
         ),
-        checkpoints=lambda wildcards, input: str(PLAN.checkpoint_folder(cell_of(wildcards))),
+        checkpoints=f"{RESULTS}/checkpoints/{CELL}",
         job=lambda wildcards: PLAN.job(cell_of(wildcards)),
     shell:
         "{params.program} --job {params.job:q} --processes {threads} --data {input.data:q}"

@@ -43,8 +43,8 @@ class Cell:
 
     def path(self, folder: str | Path, suffix: str) -> Path:
         """The cell's file below `folder`, with the fixed names."""
-        parts = (self.dataset, self.partition, str(self.clients), self.model, self.aggregator)
-        return Path(folder, *parts, f"seed{self.seed}{suffix}")
+        parts = f"{self.dataset}/{self.partition}/{self.clients}/{self.model}/{self.aggregator}"
+        return Path(folder, f"{parts}/seed{self.seed}{suffix}")
 
     def as_dict(self) -> dict[str, Any]:
         return dict(vars(self))

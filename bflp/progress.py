@@ -88,7 +88,11 @@ class RoundProgress:
         }
         # Whoever reads it finds it whole. It may well be lost when the machine fails, and no failure to write it may
         # end the training.
-        with contextlib.suppress(OSError):
-            temporary = self.file.with_name(f".{self.file.name}.tmp")
+        temporary = self.file.with_name(f".{self.file.name}.tmp")
+        try:
             temporary.write_text(json.dumps(state), encoding="utf-8")
             temporary.replace(self.file)
+        except OSError:
+            # On a full disk the empty file is there all the same.
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
