@@ -165,13 +165,11 @@ rule partition:
 
 rule train:
     input:
-        # Snakemake compares large files by time only, so a mere touch would count: they are ancient. Beside each stands
-        # a small file that is not, since Snakemake would not look at the params of a job behind ancient inputs that
-        # are made anew.
+        # Snakemake compares large files by time only, so a mere touch would count: these are ancient. At least one input
+        # must not be, since Snakemake does not look at the params of a job all of whose inputs that are made anew are
+        # ancient. The partition is small, and is made anew where the data are.
         data=ancient(f"{DATA}/{{dataset}}.npz"),
-        summary=f"{DATA}/{{dataset}}.json",
-        partition=ancient(f"{RESULTS}/partitions/{PARTITION}.npz"),
-        counts=f"{RESULTS}/partitions/{PARTITION}.csv",
+        partition=f"{RESULTS}/partitions/{PARTITION}.npz",
         ood=ancient([PLAN.ood_file()] if PLAN.ood_file() else []),
         ood_summary=[PLAN.ood_file().with_suffix(".json")] if PLAN.ood_file() else [],
     output:
@@ -328,9 +326,7 @@ rule overview:
 rule measure_round_time:
     input:
         data=ancient(f"{DATA}/{{dataset}}.npz"),
-        summary=f"{DATA}/{{dataset}}.json",
-        partition=ancient(f"{RESULTS}/partitions/{PARTITION}.npz"),
-        counts=f"{RESULTS}/partitions/{PARTITION}.csv",
+        partition=f"{RESULTS}/partitions/{PARTITION}.npz",
     output:
         f"{RESULTS}/round_time/{CELL}-processes{{processes}}.json",
     log:

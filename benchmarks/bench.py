@@ -89,7 +89,7 @@ def bench_rounds(model: str, processes: int, data: Path, partition: Path, repeat
     clients = [torch.from_numpy(parts.client(client)) for client in range(ACTIVE)]
     tasks = [("train", 1, client, 600.0) for client in range(ACTIVE)]
     evaluation = [("evaluate", 1, chunk, 0.0) for chunk in chunks(TEST_IMAGES)]
-    plain = PlainLoop(layout, images, labels, TRAINING, processes)
+    plain = PlainLoop(layout, images, labels, TRAINING, processes, device)
     job = make_job(model, "EAA" if model == "FVBA" else "none", data, partition, device)
     start = time.perf_counter()
     with pool.pool(job, processes) as ours:
@@ -118,17 +118,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--device", default="cpu", help="of ours; the plain loop always runs on the CPU")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda, of both loops")
     parser.add_argument("--no-memory", action="store_true", help="leave out the memory runs (about two minutes)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         data, partition = make_inputs(Path(folder))
-        rows = [
-            bench_rounds(model, processes, data, partition, arguments.repeats, arguments.device)
-            for processes in arguments.processes
-            for model in ("FED", "FVBA")
-        ]
+        rows = []
+        for processes in arguments.processes:
+            for model in ("FED", "FVBA"):
+                rows.append(bench_rounds(model, processes, data, partition, arguments.repeats, arguments.device))
+                print(*rows[-1], file=sys.stderr, flush=True)
         rules = ["none", *built_in()]
         aggregation = [bench_aggregation(rule, data, partition, max(arguments.repeats, 5)) for rule in rules]
     print(f"{platform.system()} {platform.machine()}, one thread per process, torch {torch.__version__}")

@@ -10,5 +10,5 @@ if ! "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; 
 fi
 "$PYTHON" -c 'import torch; print(torch.cuda.get_device_name(), "- torch", torch.__version__)'
 export CUBLAS_WORKSPACE_CONFIG=:4096:8
-timeout 150 "$PYTHON" -m pytest -q tests/gpu
-timeout 180 "$PYTHON" benchmarks/bench.py --device cuda --processes 1 5 10 --repeats 3 --no-memory
+timeout 150 "$PYTHON" -m pytest -q --durations=3 tests/gpu
+timeout 200 "$PYTHON" benchmarks/bench.py --device cuda --processes 1 5 10 --repeats 2 --no-memory

@@ -20,16 +20,19 @@ from bflp.models.plain import LeNet
 _worker: dict[str, Any] = {}
 
 
-def _start(layout: Layout, images: Tensor, labels: Tensor, training: dict[str, Any]) -> None:
+def _start(layout: Layout, images: Tensor, labels: Tensor, training: dict[str, Any], device: str) -> None:
     torch.set_num_threads(1)
-    _worker.update(layout=layout, images=images, labels=labels, training=training, network=LeNet(layout, Posterior()))
+    network = LeNet(layout, Posterior()).to(device)
+    _worker.update(layout=layout, images=images.to(device), labels=labels.to(device), training=training)
+    _worker.update(network=network, device=device)
 
 
 def _train(task: tuple[Tensor, Tensor]) -> Tensor:
     """Local training of one client: (the server's model [D], the client's indices [n]) -> the client's model [D]."""
     vector, indices = task
     layout, network, training = _worker["layout"], _worker["network"], _worker["training"]
-    network.load_vector(layout, vector)
+    device = _worker["device"]
+    network.load_vector(layout, vector.to(device))
     optimiser = torch.optim.SGD(
         network.parameters(),
         lr=training["learning_rate"],
@@ -39,22 +42,22 @@ def _train(task: tuple[Tensor, Tensor]) -> Tensor:
     images, labels, count = _worker["images"][indices], _worker["labels"][indices], len(indices)
     for _ in range(training["local_epochs"]):
         for chosen in torch.randperm(count).split(training["batch_size"]):
-            noise = torch.randn(len(chosen), layout.units) if layout.variational else None
+            noise = torch.randn(len(chosen), layout.units, device=device) if layout.variational else None
             optimiser.zero_grad()
             network.loss(images[chosen], labels[chosen], noise, 1.0 / count).backward()
             optimiser.step()
     parameters = dict(network.named_parameters())
-    return torch.cat([parameters[name].detach().flatten() for name in layout.tensors])
+    return torch.cat([parameters[name].detach().flatten() for name in layout.tensors]).cpu()
 
 
 class PlainLoop:
     """A pool of plain workers."""
 
     def __init__(
-        self, layout: Layout, images: Tensor, labels: Tensor, training: dict[str, Any], processes: int
+        self, layout: Layout, images: Tensor, labels: Tensor, training: dict[str, Any], processes: int, device: str
     ) -> None:
         context = multiprocessing.get_context("fork")
-        self.pool = context.Pool(processes, _start, (layout, images, labels, training))
+        self.pool = context.Pool(processes, _start, (layout, images, labels, training, device))
 
     def round(self, vector: Tensor, clients: Sequence[Tensor]) -> list[Tensor]:
         """Local training of all clients of a round, each given by its indices."""

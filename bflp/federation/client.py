@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from bflp.errors import UserError
+from bflp.federation.cuda_graph import Replay
 from bflp.models.network import Network
 from bflp.rng import torch_generator
 
@@ -29,11 +30,13 @@ def client_update(
     labels: Tensor,
     settings: Mapping[str, Any],
     address: tuple[int, int, int],
+    replay: Replay | None = None,
 ) -> tuple[Tensor, float]:
     """Train for the local epochs; return the client's parameters [D] and its mean loss.
 
     vector [D]: the server's model; images [n, C, H, W] in [0, 1] and labels [n], on the network's device; settings:
-    a cell's settings; address: (seed, round, client), from which all randomness follows.
+    a cell's settings; address: (seed, round, client), from which all randomness follows; replay: on a GPU, what records
+    the training step.
 
     Loss: mean cross entropy of the batch + KL(posterior || prior) / n. Optimiser: SGD with momentum and weight
     decay, fresh each round. Raises NotFiniteError when loss or parameters are not finite.
@@ -50,6 +53,17 @@ def client_update(
     batch_images = torch.empty((min(training["batch_size"], samples), *images.shape[1:]), device=device)
     noise = torch.empty((samples, network.layout.units), device=device) if network.layout.units else None
     total_loss, steps = torch.zeros((), device=device), 0
+
+    def step(images: Tensor, labels: Tensor, noise: Tensor | None = None) -> None:
+        loss = network.gradient(parameters, images, labels, noise, 1.0 / samples, gradient)
+        gradient.add_(parameters, alpha=training["weight_decay"])
+        momentum.mul_(training["momentum"]).add_(gradient)
+        parameters.add_(momentum, alpha=-training["learning_rate"])
+        if posterior.get("enforce") == "project":
+            log_variances.clamp_(*posterior["bounds"])
+        total_loss.add_(loss)
+
+    run = step if replay is None else replay.of(step)
     for _ in range(training["local_epochs"]):
         order = torch.randperm(samples, generator=order_generator).to(device)
         if noise is not None:
@@ -58,20 +72,8 @@ def client_update(
         for start in range(0, samples, training["batch_size"]):
             chosen = order[start : start + training["batch_size"]]
             batch = torch.index_select(images, 0, chosen, out=batch_images[: len(chosen)])
-            loss = network.gradient(
-                parameters,
-                prepare_batch(batch),
-                labels[chosen],
-                None if noise is None else noise[start : start + len(chosen)],
-                1.0 / samples,
-                gradient,
-            )
-            gradient.add_(parameters, alpha=training["weight_decay"])
-            momentum.mul_(training["momentum"]).add_(gradient)
-            parameters.add_(momentum, alpha=-training["learning_rate"])
-            if posterior.get("enforce") == "project":
-                log_variances.clamp_(*posterior["bounds"])
-            total_loss += loss
+            batch_noise = [] if noise is None else [noise[start : start + len(chosen)]]
+            run(prepare_batch(batch), labels[chosen], *batch_noise)
             steps += 1
     mean_loss = float(total_loss) / steps
     if not math.isfinite(mean_loss) or not bool(torch.isfinite(parameters).all()):

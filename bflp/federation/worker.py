@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bflp.datasets import arrays
 from bflp.federation.client import client_update
+from bflp.federation.cuda_graph import Replay
 from bflp.federation.job import Job
 from bflp.loaded import loaded_modules
 from bflp.models.layout import Layout
@@ -44,6 +45,7 @@ class Worker:
         self.ood_images = arrays.open_prepared(job.ood_file).test_images if job.ood_file else None
         self.layout = Layout(self.data.image_shape, self.data.labels, job.variational)
         self.network = Network(self.layout, posterior_of(job), job.device)
+        self.replay = None if job.device == "cpu" else Replay()
 
     def train(self, vector: Tensor, round_: int, client: int) -> tuple[Tensor, float]:
         """The parameters [D] (on the CPU) and mean loss of a client that starts from `vector` [D]."""
@@ -52,7 +54,7 @@ class Worker:
         labels = torch.from_numpy(self.train_labels[indices]).to(self.job.device)
         address = (self.job.seed, round_, client)
         start = vector.to(self.job.device)
-        trained, loss = client_update(self.network, start, images, labels, self.job.settings, address)
+        trained, loss = client_update(self.network, start, images, labels, self.job.settings, address, self.replay)
         return trained.cpu(), loss
 
     def evaluate(self, vector: Tensor, round_: int, chunk: int) -> tuple[Floats, Floats]:

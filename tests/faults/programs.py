@@ -130,8 +130,8 @@ def worker_kills(lab: Laboratory, count: int) -> Tally:
             tally.check(False, f"no workers: {program.end()}")
             continue
         time.sleep(3.0)
-        worker = lab.random.choice(program.workers())
-        victim = program.members()[worker] if way == "server" else worker
+        members, workers = program.members(), program.workers()
+        victim = members[workers[0]] if way == "server" else lab.random.choice(workers)
         os.kill(victim, signal.SIGKILL if way == "server" else getattr(signal, way))
         end, seconds = program.end()
         slowest = max(slowest, seconds)

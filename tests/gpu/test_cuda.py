@@ -9,6 +9,8 @@ import torch
 
 from bflp.datasets import arrays
 from bflp.federation.cell import run_cell
+from bflp.federation.client import client_update
+from bflp.federation.cuda_graph import Replay
 from bflp.federation.job import Job
 from bflp.files import canonical_json
 from bflp.models.layout import Layout
@@ -34,6 +36,25 @@ def test_gradient_is_that_of_the_cpu(variational: bool) -> None:
         network.gradient(vector.to(device), images.to(device), labels.to(device), on_device, 1e-3, gradient)
         gradients.append(gradient.cpu())
     assert torch.linalg.norm(gradients[1] - gradients[0]) < 1e-4 * torch.linalg.norm(gradients[0])
+
+
+@pytest.mark.parametrize("variational", [False, True])
+def test_replayed_steps_are_the_steps(variational: bool) -> None:
+    layout = Layout((1, 28, 28), 10, variational)
+    generator = torch.Generator().manual_seed(0)
+    vector = layout.initial_vector(-6.0, generator).cuda()
+    network = Network(layout, Posterior(), "cuda")
+    training = {"local_epochs": 3, "batch_size": 64, "learning_rate": 0.05, "momentum": 0.9, "weight_decay": 1e-5}
+    replay = Replay()
+    # Unlike sizes: each has its own weight of the divergence, so nothing recorded before may be used again.
+    for client, samples in enumerate([200, 130, 200, 30, 64]):
+        images = torch.rand((samples, 1, 28, 28), generator=generator).cuda()
+        labels = torch.randint(0, 10, (samples,), generator=generator).cuda()
+        call = (network, vector, images, labels, {"augment": None, "training": training}, (0, 1, client))
+        expected, expected_loss = client_update(*call)
+        found, loss = client_update(*call, replay)
+        assert torch.linalg.norm(found - expected) < 1e-5 * torch.linalg.norm(expected - vector)
+        assert loss == pytest.approx(expected_loss, rel=1e-5)
 
 
 @pytest.mark.parametrize("model", ["FED", "FEDAVG", "FVBA", "FVBWA"])
@@ -67,11 +88,11 @@ def test_processes_never_change_a_bit(model: str, tmp_path: Path) -> None:
     whole = {"cell": {**cell, "aggregator": "EAA" if variational else "none"}, "settings": settings, "fingerprint": ""}
     job = Job.parse(canonical_json(whole), tmp_path / "data.npz", tmp_path / "part.npz", "cuda")
     results = []
-    for processes in (1, 2, 3):
+    for processes in (1, 3):
         folder = tmp_path / str(processes)
         pace = {"rounds": 1, "seconds": 1e9}
         written = (folder / "r.json", folder / "m.safetensors", folder / "checkpoint")
         run_cell(job, processes, *written, pace, lambda loaded: {})
         result = json.loads((folder / "r.json").read_text())
         results.append(({**result, "environment": 0, "timing": 0}, (folder / "m.safetensors").read_bytes()))
-    assert results[0] == results[1] == results[2]
+    assert results[0] == results[1]

@@ -1,0 +1,62 @@
+"""CUDA graphs: many launches of small kernels, recorded once and then started with one call.
+
+A training step is some fifty kernels of a few microseconds each on a GPU, and each takes longer to launch than to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+class Replay:
+    """Replays a function's kernels. Only one recording is kept, so one object serves one function at a time."""
+
+    def __init__(self) -> None:
+        self.stream = torch.cuda.Stream()
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def of(self, function: Callable[..., None]) -> Callable[..., None]:
+        """The same function, quicker where it is called again and again with tensors of the same shapes.
+
+        function: gives nothing back and works in place, on tensors that stay where they are; it neither draws random
+        numbers nor waits for the device. Its arguments may lie elsewhere in each call: they are copied. The first call
+        executes it as it is; so does each call whose shapes are not the first one's.
+        """
+        own: list[Tensor] = []
+
+        def call(*given: Tensor) -> None:
+            if not own:
+                self._execute(function, given)
+                own.extend(tensor.clone() for tensor in given)
+                self._record(function, own)
+            elif given[0].shape == own[0].shape:
+                assert self.graph is not None
+                for to, from_ in zip(own, given, strict=True):
+                    to.copy_(from_)
+                self.graph.replay()
+            else:
+                function(*given)
+
+        return call
+
+    def _execute(self, function: Callable[..., None], given: tuple[Tensor, ...]) -> None:
+        """On the stream that will record, so that libraries have allocated there what they keep."""
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            function(*given)
+        torch.cuda.current_stream().wait_stream(self.stream)
+
+    def _record(self, function: Callable[..., None], arguments: list[Tensor]) -> None:
+        # In the memory of the recording before, which lives until then: each new pool would stay allocated.
+        pool = None if self.graph is None else self.graph.pool()
+        graph = torch.cuda.CUDAGraph()
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            graph.capture_begin(pool)
+            function(*arguments)
+            graph.capture_end()
+        torch.cuda.current_stream().wait_stream(self.stream)
+        self.graph = graph
