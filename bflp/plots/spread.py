@@ -35,7 +35,7 @@ def draw(block: Block) -> Any:
         axes.set_title(f"{model} ({titles[model]})")
         axes.set_xlabel("Communication round")
         if any(drawn):
-            _log_axis(axes)
+            log_axis(axes)
     grid[0][0].set_ylabel("Spread (logarithmic)")
     style.heading(figure, block.title, block.over_seeds())
     style.foot_legend(figure, style.rule_handles(styles, ""), block.gaps(variational, DIVERGED))
@@ -44,7 +44,7 @@ def draw(block: Block) -> Any:
     return figure
 
 
-def _log_axis(axes: Any) -> None:
+def log_axis(axes: Any) -> None:
     """Labels at 1, 2 and 5 times each power of ten, as plain numbers: spreads often stay within one decade."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

@@ -75,6 +75,7 @@ RUN_BY: dict[str, Chosen] = {
             "bflp/federation/cell.py",
             "bflp/federation/checkpoint.py",
             "bflp/federation/client.py",
+            "bflp/federation/cuda_graph.py",
             "bflp/federation/final.py",
             "bflp/federation/inputs.py",
             "bflp/federation/job.py",

@@ -1,0 +1,69 @@
+"""docs/reproduction.md is what the kept results say."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bflp import reproduction
+from bflp.errors import DataError
+from bflp.plots import reproduction as figure
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of docs/reproduction that a test may change."""
+    copy = tmp_path / "reproduction"
+    shutil.copytree(reproduction.FOLDER, copy)
+    monkeypatch.setattr(reproduction, "FOLDER", copy)
+    reproduction.kept.cache_clear()
+    yield copy
+    reproduction.kept.cache_clear()
+
+
+def test_page_is_in_step_with_the_kept_results() -> None:
+    """Make it anew with: python workflow/scripts/reproduction.py."""
+    assert reproduction.FOLDER.with_suffix(".md").read_text(encoding="utf-8") == reproduction.page()
+
+
+def test_archive_is_small_enough_for_a_repository() -> None:
+    sizes = [file.stat().st_size for file in reproduction.FOLDER.rglob("*") if file.is_file()]
+    assert 0 < sum(sizes) < 5e6
+
+
+def test_kept_cells_were_planned_and_finished() -> None:
+    for variant, cell, result in reproduction.kept():
+        assert str(cell) in reproduction.PLANNED[variant]
+        assert len(result["rounds"]) == result["settings"]["setup"]["rounds"] == (50 if cell.clients == 10 else 500)
+        enforce = result["settings"].get("posterior", {}).get("log_variance", {}).get("enforce")
+        assert enforce in (None, "project" if variant == "project" else "clamp")
+        if cell.aggregator in ("EAA", "GAA", "PPA"):
+            assert result["settings"]["aggregation"] == ("reference" if variant == "reference" else "exact")
+
+
+def test_a_cell_that_is_not_kept_is_listed_as_missing(folder: Path) -> None:
+    variant, cell, _ = reproduction.kept()[0]
+    text = reproduction.page()
+    line = f"- {variant}: `{cell}`"
+    assert line not in text
+    (folder / variant / "cells" / f"{cell}.json").unlink()
+    reproduction.kept.cache_clear()
+    assert line in reproduction.page()
+
+
+def test_unknown_placeholder_is_refused(folder: Path) -> None:
+    (folder / "template.md").write_text("{{comparison nonsense}}", encoding="utf-8")
+    with pytest.raises(DataError, match="comparison nonsense"):
+        reproduction.page()
+
+
+def test_figure_has_a_line_for_each_kept_variational_cell() -> None:
+    drawn = figure.draw(reproduction.kept(), ("fmnist", "iid", 10))
+    lines = [line for axes in drawn.axes for line in axes.get_lines()]
+    cells = [cell for _, cell, _ in reproduction.kept() if cell.clients == 10 and cell.partition == "iid"]
+    assert len(lines) == len([cell for cell in cells if cell.model == "FVBWA" and cell.dataset == "fmnist"])
+    assert [axes.get_title() for axes in drawn.axes] == list(reproduction.PLANNED)
+    assert re.search("log", drawn.axes[0].get_yscale())
