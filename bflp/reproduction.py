@@ -1,12 +1,13 @@
 """docs/reproduction.md, made from the kept results below docs/reproduction and the text of its template.
 
 In the template `{{cells}}` becomes the list of kept cells, `{{missing}}` that of the planned cells that are not kept,
-`{{comparison VARIANT}}`, `{{marked VARIANT}}` and `{{claims VARIANT}}` what a variant (a folder below docs/reproduction)
-says, and `{{variants}}` the cells that were run in more than one variant. No number is typed.
+`{{comparison VARIANT}}`, `{{marked VARIANT}}` and `{{claims VARIANT}}` what a variant says (a folder below
+docs/reproduction), and `{{variants}}` the cells that were run in more than one variant. No number is typed.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from functools import cache
 from pathlib import Path
@@ -19,8 +20,7 @@ from bflp.claims import check_all
 from bflp.comparison import KEYS, compare, comparison_table, published, summary
 from bflp.errors import DataError
 from bflp.grid import Cell
-from bflp.metrics import METRICS
-from bflp.results import collect_archive, read_result
+from bflp.results import METRICS, collect_archive, read_result
 from bflp.tables import to_markdown
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reproduction"
@@ -76,15 +76,16 @@ def _fill(what: str, variant: str | None) -> str:
         return "\n".join(lines) or "Nothing."
     if what == "variants":
         return _variants()
-    if variant in PLANNED:
+    if variant in PLANNED and what in ("comparison", "marked", "claims"):
+        if all(name != variant for name, _, _ in kept()):
+            return "No cell of this variant is kept."
         if what == "comparison":
             return to_markdown(comparison_table(compared(variant))).rstrip()
         if what == "marked":
             counts = summary(compared(variant))
             return f"{counts['marked']} of {counts['compared']}"
-        if what == "claims":
-            verdicts = check_all(collect_archive(FOLDER / variant / "cells"))
-            return "\n".join(f"- **{verdict.outcome}**: {verdict.claim} ({verdict.detail})" for verdict in verdicts)
+        verdicts = check_all(collect_archive(FOLDER / variant / "cells"))
+        return "\n".join(f"- **{verdict.outcome}**: {verdict.claim} ({verdict.detail})" for verdict in verdicts)
     raise DataError(f"{FOLDER}/template.md: unknown placeholder {what} {variant or ''}")
 
 
@@ -112,14 +113,19 @@ def _variants() -> str:
     by_cell: dict[Cell, list[tuple[str, dict[str, Any]]]] = {}
     for variant, cell, result in kept():
         by_cell.setdefault(cell, []).append((variant, result))
-    theirs = published().pivot_table(index=KEYS, columns="metric", values="published", sort=False)
+    table = published().pivot_table(index=KEYS, columns="metric", values="published")
+    theirs: dict[Any, dict[Any, float]] = table.to_dict("index")
     rows = []
     for cell, results in by_cell.items():
         if len(results) > 1:
             name = f"{cell.model} {cell.aggregator}"
-            row = theirs.loc[(cell.dataset, cell.partition, cell.clients, cell.model, cell.aggregator)]
-            rows.append([name, "published", *(f"{row[metric]:.2f}" for metric in METRICS)])
+            row = theirs[cell.dataset, cell.partition, cell.clients, cell.model, cell.aggregator]
+            rows.append([name, "published", *(_number(row[metric]) for metric in METRICS)])
             for variant, result in results:
-                rows.append([name, variant, *(f"{result['final'][metric]:.2f}" for metric in METRICS)])
+                rows.append([name, variant, *(_number(result["final"][metric]) for metric in METRICS)])
     headers = ["row", "arithmetic", "accuracy %", "ECE %", "NLL", "spread"]
     return tabulate.tabulate(rows, headers, tablefmt="pipe", disable_numparse=True)
+
+
+def _number(value: float) -> str:
+    return "not published" if math.isnan(value) else f"{value:.2f}"
