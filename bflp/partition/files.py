@@ -87,8 +87,11 @@ def load(path: Path) -> Partition:
     """Read a partition file. Raises DataError where it is missing or broken."""
     try:
         with np.load(path, allow_pickle=False) as archive:
-            job = dict(json.loads(str(archive["job"])))
-            partition = Partition(archive["indices"], archive["offsets"], job)
+            job, indices, offsets = (archive[name] for name in ("job", "indices", "offsets"))
+            # numpy gives bytes for what does not begin as an array.
+            if not all(isinstance(part, np.ndarray) for part in (job, indices, offsets)):
+                raise ValueError("what it holds are no arrays")
+            partition = Partition(indices, offsets, dict(json.loads(str(job))))
     except FileNotFoundError:
         raise DataError(f"there is no partition file {path}: run snakemake") from None
     except PermissionError:

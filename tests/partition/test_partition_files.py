@@ -3,6 +3,8 @@
 import csv
 import json
 import re
+import shutil
+import zipfile
 
 import numpy as np
 import pytest
@@ -187,3 +189,15 @@ def test_an_archive_of_something_else(tmp_path):
     np.savez(file, indices=np.arange(3), offsets=np.arange(3), job=np.array('"no mapping"'))
     with pytest.raises(DataError, match="is broken"):
         files.load(file)
+
+
+def test_a_member_that_is_cut_to_nothing(tmp_path):
+    """As where zeros are written over its sizes in the archive's directory: the checksum of nothing is right."""
+    whole, file = tmp_path / "whole.npz", tmp_path / "p.npz"
+    np.savez(whole, indices=np.arange(3), job=np.array(json.dumps({})))
+    for name in ("offsets.npy", "offsets"):
+        shutil.copy(whole, file)
+        with zipfile.ZipFile(file, "a") as archive:
+            archive.writestr(name, b"")
+        with pytest.raises(DataError, match="is broken"):
+            files.load(file)
