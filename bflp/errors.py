@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import TypeVar
@@ -24,9 +25,15 @@ class DataError(UserError):
 def run_program(main: Callable[[], Result]) -> Result:
     """Run a command-line program's `main`; end with one line on a UserError (or a failing file operation)."""
     try:
-        return main()
+        result = main()
+        sys.stdout.flush()
+        return result
     except UserError as error:
         sys.exit(f"error: {error}")
+    except BrokenPipeError:
+        # Whoever reads what this program prints has seen enough, as `head` has. Nothing more can be printed to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except OSError as error:
         if error.errno is None:
             raise

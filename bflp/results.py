@@ -197,8 +197,9 @@ def describe_stale(stale: Iterable[Stale]) -> str:
     listed = _listed([f"{item.path}: {item.reason}" for item in stale])
     return (
         f"{len(stale)} result(s) are not what the present settings, code and data would give:{listed}\n"
-        "Delete them and run snakemake again to train these cells anew, or go back to the settings and code they "
-        "were made with. `python workflow/scripts/why.py --paths` lists the files."
+        "Run snakemake again to train these cells anew, or go back to the settings and code they were made with. Where "
+        "snakemake finds nothing to do (its records are lost), delete them first: `python workflow/scripts/why.py "
+        "--paths`, with the same --configfile, lists the files."
     )
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import types
 import typing
 from collections.abc import Iterator
@@ -77,15 +78,14 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _values(field: FieldInfo) -> str:
-    limits = {"gt": "> {}", "ge": ">= {}", "lt": "< {}", "le": "<= {}"}
-    shown = _type(field.annotation)
-    constraints = [
-        text.format(f"{getattr(part, key):g}")
-        for part in field.metadata
-        for key, text in limits.items()
-        if getattr(part, key, None) is not None and abs(getattr(part, key)) < 2**31
-    ]
-    return ", ".join([shown, *constraints])
+    texts = {"gt": "> {}", "ge": ">= {}", "lt": "< {}", "le": "<= {}"}
+    limits = {key: getattr(part, key) for part in field.metadata for key in texts if hasattr(part, key)}
+    if limits.get("gt", -math.inf) >= limits.get("ge", math.inf):
+        del limits["ge"]
+    if limits.get("lt", math.inf) <= limits.get("le", -math.inf):
+        del limits["le"]
+    constraints = [texts[key].format(f"{limits[key]:g}") for key in texts if abs(limits.get(key, math.inf)) < 2**31]
+    return ", ".join([_type(field.annotation), *constraints])
 
 
 def _type(annotation: Any) -> str:

@@ -233,7 +233,7 @@ def describe(status: Status, listed: Iterable[State] = ()) -> str:
 
 # Unless asked for; all that run are.
 MOST_LISTED = {"failed": 20, "diverged": 20, "stale": 5}
-_EXPLAINED = {"stale": " (made with other settings, code or data: snakemake trains them again)"}
+_EXPLAINED = {"stale": " (made with other settings, code or data: snakemake trains them again; see why.py)"}
 
 
 def _describe_cell(cell: CellStatus) -> str:

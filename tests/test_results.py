@@ -182,7 +182,7 @@ def test_stale_results_are_listed_with_what_to_do(plan: Plan) -> None:
     assert text.startswith("30 result(s)")
     assert text.count("other settings (training.learning_rate 0.01 -> 0.5)") == 20
     assert "and 10 more" in text
-    assert "Delete them and run snakemake again" in text
+    assert "Run snakemake again to train these cells anew" in text
     assert all(str(item.path) in text for item in stale)
 
 

@@ -112,6 +112,15 @@ def test_data_that_are_to_be_prepared_anew(plan: Plan) -> None:
     assert preparation(plan, dataset) is None
 
 
+def test_data_that_are_not_there(plan: Plan) -> None:
+    """Snakemake makes them anew, and what depends on them; but merging would take the results, so none is to delete."""
+    dataset = plan.datasets()[0]
+    file = plan.data_file(dataset)
+    file.unlink()
+    assert f"24 cells: the data set {dataset} is to be prepared anew: there is no {file}" in why(plan)
+    assert why(plan, "--paths").split() == []
+
+
 def test_prepared_by_other_code(plan: Plan) -> None:
     file = plan.made_file("synthetic")
     record = json.loads(file.read_text(encoding="utf-8"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -42,6 +44,27 @@ def test_a_cell_by_hand_is_the_workflows_whatever_the_number_of_processes(
     assert the_same_in_every_run(ours) == the_same_in_every_run(theirs)
     assert json.loads(ours.read_text(encoding="utf-8"))["environment"]["processes"] == 3
     assert ours.with_suffix(".safetensors").read_bytes() == theirs.with_suffix(".safetensors").read_bytes()
+
+
+def test_a_cell_that_is_done_is_left_as_it_is(finished: Project) -> None:
+    """Trained again its times would be others, and results.csv not of them; other settings or code are trained."""
+    result = finished.result("FVBWA/PPA")
+    before = result.read_bytes()
+    assert "is done" in checked(finished.train("FVBWA/PPA")).stderr
+    assert result.read_bytes() == before
+    result.with_suffix(".safetensors").unlink()
+    assert "done, 2 rounds" in checked(finished.train("FVBWA/PPA")).stderr
+
+
+def test_whoever_reads_may_stop_reading(finished: Project) -> None:
+    """As with `| head`."""
+    command = [sys.executable, "workflow/scripts/tables.py", "--configfile", "small.yaml", "--show"]
+    program = subprocess.Popen(command, cwd=finished.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert program.stdout is not None and program.stderr is not None
+    program.stdout.close()
+    assert program.stderr.read() == b""
+    program.wait()
+    program.stderr.close()
 
 
 def test_the_whole_flow_by_hand(finished: Project) -> None:

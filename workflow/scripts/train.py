@@ -1,7 +1,8 @@
 """Train one cell of the grid: one federated experiment with one seed.
 
 By hand:  python workflow/scripts/train.py --cell fmnist/iid/10/FVBWA/AALV/seed0
-Data and partition are made when they are missing. A cell that was interrupted goes on from its last checkpoint.
+Data and partition are made when they are missing. A cell that was interrupted goes on from its last checkpoint; one
+that is done is left as it is.
 """
 
 import argparse
@@ -106,6 +107,24 @@ def _fill_in_from_config(arguments: argparse.Namespace) -> None:
     if not arguments.partition.exists():
         job = plan.partition_job(cell.dataset, cell.partition, cell.clients, cell.seed)
         _script("partition.py", "--job", job, "--data", arguments.data, "--output", arguments.partition)
+    if _is_done(arguments, arrays.read_summary(arguments.data)["sha256"]):
+        print(f"{cell}: is done, see {arguments.result}; delete that to train it again", file=sys.stderr)
+        sys.exit(0)
+
+
+def _is_done(arguments: argparse.Namespace, data_hash: str) -> bool:
+    """Whether there is a result, with its model, of these settings, this code and these data."""
+    job = json.loads(arguments.job)
+    wanted = (job["settings"], job["fingerprint"], data_hash)
+    try:
+        result = json.loads(arguments.result.read_text(encoding="utf-8"))
+        return arguments.model.exists() and wanted == (
+            result["settings"],
+            result["fingerprint"],
+            result["data"]["dataset"],
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _script(name: str, *arguments: str | Path) -> None:

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bflp import reasons
 from bflp.command_line import add_settings_arguments, settings_of
+from bflp.datasets import arrays
 from bflp.grid import Cell, Plan
 from bflp.results import data_hashes
 from bflp.termination import run_script
@@ -33,6 +34,9 @@ def main() -> None:
     plan = Plan(settings_of(arguments))
     groups: dict[str, list[Cell]] = defaultdict(list)
     hashes, anew = data_hashes(plan), _prepared_anew(plan)
+    if not arguments.paths:
+        # Merging asks for no data, and takes results without them.
+        anew |= _not_there(plan)
     for cell in plan.cells:
         if arguments.cells in str(cell):
             groups[_reason(plan, cell, hashes, anew)].append(cell)
@@ -56,6 +60,16 @@ def _prepared_anew(plan: Plan) -> dict[str, str]:
     """Why data sets are prepared anew; their cells then run again, whatever comes out."""
     found = {dataset: reasons.preparation(plan, dataset) for dataset in plan.datasets()}
     return {dataset: reason for dataset, reason in found.items() if reason}
+
+
+def _not_there(plan: Plan) -> dict[str, str]:
+    """The data sets without a prepared file: tables need them, and what is made of them is made anew, too."""
+    files = {dataset: plan.data_file(dataset) for dataset in plan.datasets()}
+    return {
+        dataset: f"there is no {file}"
+        for dataset, file in files.items()
+        if not (file.exists() and arrays.summary_file(file).exists())
+    }
 
 
 def _reason(plan: Plan, cell: Cell, hashes: dict[str, str], anew: dict[str, str]) -> str:
