@@ -1,14 +1,15 @@
 """docs/reproduction.md, made from the kept results below docs/reproduction and the text of its template.
 
 In the template `{{cells}}` becomes the list of kept cells, `{{missing}}` that of the planned cells that are not kept,
-`{{comparison VARIANT}}`, `{{marked VARIANT}}` and `{{claims VARIANT}}` what a variant says (a folder below
-docs/reproduction), and `{{variants}}` the cells that were run in more than one variant. No number is typed.
+`{{variants}}` the cells that were run in more than one variant; `{{comparison VARIANT}}`, `{{marked VARIANT}}`,
+`{{late VARIANT}}` and `{{claims VARIANT}}` what one variant (a folder below docs/reproduction) says. No number is typed.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import statistics
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ _RULES = ("EAA", "GAA", "AALV", "PPA", "CF")
 # What is planned, most telling first: variant -> cells.
 PLANNED: dict[str, tuple[str, ...]] = {
     "reference": (
+        "fmnist/iid/10/FED/none/seed0",
         "fmnist/iid/10/FEDAVG/none/seed0",
         *(f"fmnist/iid/10/FVBWA/{rule}/seed0" for rule in _RULES),
         "fmnist/noniid/10/FEDAVG/none/seed0",
@@ -41,6 +43,7 @@ PLANNED: dict[str, tuple[str, ...]] = {
     "exact": ("fmnist/iid/10/FVBWA/EAA/seed0",),
     "project": ("fmnist/iid/10/FVBWA/EAA/seed0", "fmnist/iid/10/FVBWA/AALV/seed0"),
 }
+LATE_ROUNDS = 20
 Kept = tuple[str, Cell, dict[str, Any]]  # variant, cell, result
 
 
@@ -76,7 +79,7 @@ def _fill(what: str, variant: str | None) -> str:
         return "\n".join(lines) or "Nothing."
     if what == "variants":
         return _variants()
-    if variant in PLANNED and what in ("comparison", "marked", "claims"):
+    if variant in PLANNED and what in ("comparison", "marked", "late", "claims"):
         if all(name != variant for name, _, _ in kept()):
             return "No cell of this variant is kept."
         if what == "comparison":
@@ -84,6 +87,8 @@ def _fill(what: str, variant: str | None) -> str:
         if what == "marked":
             counts = summary(compared(variant))
             return f"{counts['marked']} of {counts['compared']}"
+        if what == "late":
+            return _late(variant)
         verdicts = check_all(collect_archive(FOLDER / variant / "cells"))
         return "\n".join(f"- **{verdict.outcome}**: {verdict.claim} ({verdict.detail})" for verdict in verdicts)
     raise DataError(f"{FOLDER}/template.md: unknown placeholder {what} {variant or ''}")
@@ -106,6 +111,18 @@ def _cells() -> str:
             ]
         )
     headers = ["variant", "cell", "rounds", "s/round", "processes", "machine", "torch", "fingerprint"]
+    return tabulate.tabulate(rows, headers, tablefmt="pipe", disable_numparse=True)
+
+
+def _late(wanted: str) -> str:
+    """How much the accuracy moves from round to round at the end: what a single seed's last round leaves to chance."""
+    rows = []
+    for variant, cell, result in kept():
+        if variant == wanted:
+            late = [entry["accuracy"] for entry in result["rounds"]][-LATE_ROUNDS:]
+            mean, deviation = statistics.mean(late), statistics.stdev(late)
+            rows.append([f"`{cell}`", _number(late[-1]), _number(mean), _number(deviation)])
+    headers = ["cell", "accuracy %, last round", f"mean of the last {LATE_ROUNDS} rounds", "standard deviation"]
     return tabulate.tabulate(rows, headers, tablefmt="pipe", disable_numparse=True)
 
 
