@@ -2,7 +2,7 @@
 
 In the template `{{cells}}` becomes the list of kept cells, `{{missing}}` that of the planned cells that are not kept,
 `{{variants}}` the cells that were run in more than one variant; `{{comparison VARIANT}}`, `{{marked VARIANT}}`,
-`{{late VARIANT}}` and `{{claims VARIANT}}` what one variant (a folder below docs/reproduction) says. No number is typed.
+`{{late VARIANT}}` and `{{claims VARIANT}}` what one variant says, a folder below docs/reproduction. No number is typed.
 """
 
 from __future__ import annotations
