@@ -33,7 +33,7 @@ def test_results_are_the_same_for_any_number_of_processes(tiny, model, aggregato
     serial, expected, expected_model = tiny.run(job, "serial", processes=1)
     assert [entry["round"] for entry in serial["rounds"]] == [1, 2, 3]
     assert serial["environment"]["processes"] == 1
-    for processes in (2, 3):
+    for processes in (2, 3, 10):
         result, same, model_bytes = tiny.run(job, f"pool{processes}", processes)
         assert same == expected
         assert model_bytes == expected_model
