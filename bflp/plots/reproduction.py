@@ -6,6 +6,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
+from bflp.aggregators import built_in
 from bflp.plots import style
 from bflp.plots.spread import log_axis
 from bflp.reproduction import PLANNED, Kept
@@ -14,20 +15,26 @@ from bflp.titles import block_title
 
 @style.styled
 def draw(results: list[Kept], federation: tuple[str, str, int]) -> Any:
-    """A panel per variant, a line per rule, of one (dataset, partition, clients) and its first seed."""
+    """A panel per variant, a line per rule, of one (dataset, partition, clients) and its first seed.
+
+    A rule with the same arithmetic in the equations and in the paper's program is in both panels.
+    """
     chosen = [
-        (variant, cell.aggregator, result["rounds"])
+        (name, cell.aggregator, result["rounds"])
         for variant, cell, result in results
         if (cell.dataset, cell.partition, cell.clients) == federation and cell.model == "FVBWA"
+        for name in (variant, *([] if "aggregation" in result["settings"] or variant != "reference" else ["exact"]))
     ]
-    figure, grid = plt.subplots(1, len(PLANNED), figsize=(style.FULL_WIDTH, 2.8), sharey=True)
-    styles = style.rule_styles(list(dict.fromkeys(rule for _, rule, _ in chosen)))
+    figure, grid = plt.subplots(1, len(PLANNED), figsize=(style.FULL_WIDTH, 2.8), sharex=True, sharey=True)
+    styles = style.rule_styles([rule for rule in built_in() if any(rule == name for _, name, _ in chosen)])
     for axes, variant in zip(grid, PLANNED, strict=True):
         for name, rule, rounds in chosen:
             if name == variant:
                 look = styles[rule]
                 x, y = [entry["round"] for entry in rounds], [entry["spread"] for entry in rounds]
                 axes.plot(x, y, color=look.colour, linestyle=look.dash, marker=look.marker, markevery=10, label=rule)
+        if variant not in [name for name, _, _ in chosen]:
+            style.empty_panel(axes, "not run")
         axes.set_title(variant)
         axes.set_xlabel("Communication round")
         log_axis(axes)
