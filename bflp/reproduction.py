@@ -89,7 +89,8 @@ def _fill(what: str, variant: str | None) -> str:
             return f"{counts['marked']} of {counts['compared']}"
         if what == "late":
             return _late(variant)
-        verdicts = check_all(collect_archive(FOLDER / variant / "cells"))
+        # Without times: the cells ran on different machines, and some beside other programs.
+        verdicts = check_all(collect_archive(FOLDER / variant / "cells").assign(train_seconds=math.nan))
         return "\n".join(f"- **{verdict.outcome}**: {verdict.claim} ({verdict.detail})" for verdict in verdicts)
     raise DataError(f"{FOLDER}/template.md: unknown placeholder {what} {variant or ''}")
 
