@@ -39,6 +39,7 @@ PLANNED: dict[str, tuple[str, ...]] = {
         "fmnist/iid/100/FVBWA/EAA/seed0",
         "fmnist/iid/100/FVBWA/GAA/seed0",
         "cifar10/iid/10/FVBWA/GAA/seed0",
+        *(f"fmnist/iid/10/FVBWA/EAA/seed{seed}" for seed in range(1, 5)),
     ),
     "exact": ("fmnist/iid/10/FVBWA/EAA/seed0",),
     "project": ("fmnist/iid/10/FVBWA/EAA/seed0", "fmnist/iid/10/FVBWA/AALV/seed0"),

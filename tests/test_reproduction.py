@@ -64,11 +64,11 @@ def test_figure_has_a_line_for_each_kept_variational_cell() -> None:
     drawn = figure.draw(reproduction.kept(), ("fmnist", "iid", 10))
     shown = {variant: set() for variant in reproduction.PLANNED}
     for variant, cell, _ in reproduction.kept():
-        if str(cell).startswith("fmnist/iid/10/FVBWA/"):
+        if str(cell).startswith("fmnist/iid/10/FVBWA/") and cell.seed == 0:
             shown[variant].add(cell.aggregator)
     # The paper's program computes these by their equations.
     shown["exact"] |= shown["reference"] & {"AALV", "CF"}
     assert [axes.get_title() for axes in drawn.axes] == list(shown)
     for axes, rules in zip(drawn.axes, shown.values(), strict=True):
-        assert {line.get_label() for line in axes.get_lines()} == rules
+        assert sorted(line.get_label() for line in axes.get_lines()) == sorted(rules)
         assert axes.get_yscale() == "log"

@@ -15,14 +15,14 @@ from bflp.titles import block_title
 
 @style.styled
 def draw(results: list[Kept], federation: tuple[str, str, int]) -> Any:
-    """A panel per variant, a line per rule, of one (dataset, partition, clients) and its first seed.
+    """A panel per variant, a line per rule, of one (dataset, partition, clients) and seed 0.
 
     A rule with the same arithmetic in the equations and in the paper's program is in both panels.
     """
     chosen = [
         (name, cell.aggregator, result["rounds"])
         for variant, cell, result in results
-        if (cell.dataset, cell.partition, cell.clients) == federation and cell.model == "FVBWA"
+        if (cell.dataset, cell.partition, cell.clients) == federation and (cell.model, cell.seed) == ("FVBWA", 0)
         for name in (variant, *([] if "aggregation" in result["settings"] or variant != "reference" else ["exact"]))
     ]
     figure, grid = plt.subplots(1, len(PLANNED), figsize=(style.FULL_WIDTH, 2.8), sharex=True, sharey=True)
