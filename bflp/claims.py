@@ -18,13 +18,14 @@ from bflp.comparison import KEYS, federations
 LOW_SPREAD, HIGH_SPREAD = ("GAA", "AALV", "CF"), ("EAA", "PPA")
 DETERMINISTIC = ("FED", "FEDAVG")
 SIGNS = {"accuracy": 1, "ece": -1, "nll": -1}  # higher accuracy is better, lower ECE and NLL
+SHOWN_CASES = 3
 # A rule costs more time when its round takes this much longer than the mean of the others'.
 SLOWER = 1.1
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a check. detail: the cases it rests on, or what is missing."""
+    """The outcome of a check. detail: the cases it rests on (all, some, or their number), or what is missing."""
 
     claim: str
     outcome: Literal["true", "false", "not enough data"]
@@ -52,7 +53,9 @@ def _verdict(claim: str, cases: list[tuple[str, bool]]) -> Verdict:
         return Verdict(claim, "not enough data", "no case with all the rows that it compares")
     failed = [name for name, holds in cases if not holds]
     if not failed:
-        return Verdict(claim, "true", f"in all {len(cases)} cases")
+        # Few cases are named: a claim about much may rest on little.
+        named = f": {', '.join(name for name, _ in cases)}" if len(cases) <= SHOWN_CASES else ""
+        return Verdict(claim, "true", f"in all {len(cases)} cases{named}")
     return Verdict(claim, "false", f"in {len(failed)} of {len(cases)} cases: {', '.join(failed)}")
 
 
@@ -80,9 +83,9 @@ def _high_spread_falls_behind(means: pd.DataFrame) -> Iterator[tuple[str, bool]]
         if clients != 100:
             continue
         for (model, rule), row in rows.items():
-            low = [rows[model, other]["accuracy"] for other in LOW_SPREAD if (model, other) in rows]
+            low = {other: rows[model, other]["accuracy"] for other in LOW_SPREAD if (model, other) in rows}
             if rule in HIGH_SPREAD and low:
-                yield f"{name} {model} {rule}", row["accuracy"] < min(low)
+                yield f"{name} {model} {rule} against {'/'.join(low)}", row["accuracy"] < min(low.values())
 
 
 def _spread_order(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
@@ -111,7 +114,8 @@ def _no_rule_wins(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
                 if sign * row[metric] == best:
                     winners.setdefault(rule, set()).add(f"{blocks}")
     if blocks > 1:
-        yield f"best somewhere: {', '.join(sorted(winners))}", all(len(won) < blocks for won in winners.values())
+        name = f"best in some of {blocks} comparisons: {', '.join(sorted(winners))}"
+        yield name, all(len(won) < blocks for won in winners.values())
 
 
 def _ppa_is_slower(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:

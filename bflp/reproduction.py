@@ -1,8 +1,9 @@
 """docs/reproduction.md, made from the kept results below docs/reproduction and the text of its template.
 
 In the template `{{cells}}` becomes the list of kept cells, `{{missing}}` that of the planned cells that are not kept,
-`{{variants}}` the cells that were run in more than one variant; `{{comparison VARIANT}}`, `{{marked VARIANT}}`,
-`{{late VARIANT}}` and `{{claims VARIANT}}` what one variant says, a folder below docs/reproduction. No number is typed.
+`{{variants}}` the cells that were run in more than one variant, `{{drift}}` spreads beside those of cells without data;
+`{{comparison VARIANT}}`, `{{marked VARIANT}}`, `{{late VARIANT}}` and `{{claims VARIANT}}` what one variant says, a
+folder below docs/reproduction. No number is typed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tabulate
 
 from bflp.claims import check_all
 from bflp.comparison import KEYS, compare, comparison_table, published, summary
+from bflp.drift import covers, spread_without_data
 from bflp.errors import DataError
 from bflp.grid import Cell
 from bflp.results import METRICS, collect_archive, read_result
@@ -80,6 +82,8 @@ def _fill(what: str, variant: str | None) -> str:
         return "\n".join(lines) or "Nothing."
     if what == "variants":
         return _variants()
+    if what == "drift":
+        return _drift()
     if variant in PLANNED and what in ("comparison", "marked", "late", "claims"):
         if all(name != variant for name, _, _ in kept()):
             return "No cell of this variant is kept."
@@ -143,6 +147,19 @@ def _variants() -> str:
             for variant, result in results:
                 rows.append([name, variant, *(_number(result["final"][metric]) for metric in METRICS)])
     headers = ["row", "arithmetic", "accuracy %", "ECE %", "NLL", "spread"]
+    return tabulate.tabulate(rows, headers, tablefmt="pipe", disable_numparse=True)
+
+
+def _drift() -> str:
+    """The spreads beside those of a cell without data, where these can be had."""
+    rows = []
+    for variant, cell, result in kept():
+        if covers(cell):
+            without = spread_without_data(cell, result["settings"])
+            measured = [entry["spread"] for entry in result["rounds"]]
+            farthest = max(abs(one / other - 1) for one, other in zip(without, measured, strict=True))
+            rows.append([variant, f"`{cell}`", _number(measured[-1]), _number(without[-1]), f"{100 * farthest:.2f}"])
+    headers = ["variant", "cell", "spread", "without data", "largest difference in any round, %"]
     return tabulate.tabulate(rows, headers, tablefmt="pipe", disable_numparse=True)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bflp import reproduction
+from bflp.drift import covers, spread_without_data
 from bflp.errors import DataError
 from bflp.plots import reproduction as figure
 
@@ -72,3 +73,13 @@ def test_figure_has_a_line_for_each_kept_variational_cell() -> None:
     for axes, rules in zip(drawn.axes, shown.values(), strict=True):
         assert sorted(line.get_label() for line in axes.get_lines()) == sorted(rules)
         assert axes.get_yscale() == "log"
+
+
+def test_spread_without_data_is_nearly_that_of_real_training() -> None:
+    cells = [(cell, result) for _, cell, result in reproduction.kept() if covers(cell)]
+    assert {cell.aggregator for cell, _ in cells} == {"EAA", "GAA", "AALV", "CF"}
+    for cell, result in cells:
+        measured = [entry["spread"] for entry in result["rounds"]]
+        assert spread_without_data(cell, result["settings"]) == pytest.approx(
+            measured, rel=0.005 if cell.clients == 10 else 0.2
+        )
