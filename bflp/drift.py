@@ -56,7 +56,7 @@ def spread_without_data(cell: Cell, settings: Mapping[str, Any]) -> list[float]:
 def _train(value: float, samples: int, settings: Mapping[str, Any]) -> float:
     """A client's log variance after its local training: SGD on the divergence alone, with weight decay.
 
-    In float32, as in training: weight decay moves a log variance by a few units in the last place per step, so that
+    In float32, as in training: weight decay moves a log variance by about ten units in the last place per step, so that
     rounding is part of the result.
     """
     training, posterior = settings["training"], settings["posterior"]
