@@ -12,14 +12,14 @@ sys.path.insert(0, workflow.basedir)
 # takes a seventh of a dry run.
 gc.set_threshold(200_000, 20, 20)
 
-from bflp.command_line import check_config_files, plan_of
+from bflp.cli.common import check_config_files, plan_of
 from bflp.errors import run_program
-from bflp.grid import Cell
-from bflp.latex import find_latex
-from bflp.overview import PAGES
-from bflp.plots import kinds
-from bflp.tables import table_names
-from bflp.titles import block_title, dataset_title, federation_title, table_title
+from bflp.grid.plan import Cell
+from bflp.reporting.pdf import find_latex
+from bflp.reporting.overview import PAGES
+from bflp.reporting.figures import kinds
+from bflp.reporting.tables import table_names
+from bflp.reporting.titles import block_title, dataset_title, federation_title, table_title
 
 run_program(lambda: check_config_files([*workflow.overwrite_configfiles, "config.yaml"]))
 
@@ -215,7 +215,7 @@ rule merge:
         "envs/bflp.yaml"
     params:
         program=program("merge.py", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.results"),
+        job=PLAN.summary_job("bflp.results.frame"),
     shell:
         "{params.program} > {log:q} 2>&1"
 
@@ -239,7 +239,7 @@ rule tables:
         "envs/bflp.yaml"
     params:
         program=program("tables.py", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.tables"),
+        job=PLAN.summary_job("bflp.reporting.tables"),
     shell:
         "{params.program} > {log:q} 2>&1"
 
@@ -263,7 +263,7 @@ rule tables_pdf:
         "envs/bflp.yaml"
     params:
         program=program("tables_pdf.py", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.latex"),
+        job=PLAN.summary_job("bflp.reporting.pdf"),
     shell:
         "{params.program} > {log:q} 2>&1"
 
@@ -318,7 +318,7 @@ rule overview:
     params:
         program=program("overview.py", "--settings", SETTINGS.canonical()),
         settings=SETTINGS.canonical(),
-        job=PLAN.summary_job("bflp.overview"),
+        job=PLAN.summary_job("bflp.reporting.overview"),
     shell:
         "{params.program} > {log:q} 2>&1"
 
@@ -363,7 +363,7 @@ rule round_time:
         "envs/bflp.yaml"
     params:
         program=program("round_time_table.py", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.tables"),
+        job=PLAN.summary_job("bflp.reporting.tables"),
     shell:
         "{params.program} > {log:q} 2>&1"
 
@@ -382,7 +382,7 @@ rule round_time_figure:
         "envs/bflp.yaml"
     params:
         program=program("figures.py", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.plots.round_time"),
+        job=PLAN.summary_job("bflp.reporting.figures.round_time"),
     shell:
         "{params.program} --round-time {input:q} > {log:q} 2>&1"
 
@@ -404,6 +404,6 @@ rule comparison:
         "envs/bflp.yaml"
     params:
         program=program("comparison.py", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.claims"),
+        job=PLAN.summary_job("bflp.paper.claims"),
     shell:
         "{params.program} > {log:q} 2>&1"

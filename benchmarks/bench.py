@@ -26,15 +26,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.memory import peak_memory
 from benchmarks.plain_loop import PlainLoop
 from bflp.aggregators import built_in
-from bflp.datasets import arrays
-from bflp.federation import pool
-from bflp.federation.job import Job
-from bflp.federation.server import Aggregator
-from bflp.federation.worker import chunks
+from bflp.datasets import prepared as arrays
+from bflp.engine.server import Aggregator
 from bflp.files import canonical_json
-from bflp.models.layout import Layout
+from bflp.grid.job import Job
+from bflp.networks.layout import Layout
 from bflp.partition import files
 from bflp.rng import torch_generator
+from bflp.runtime import pool
+from bflp.runtime.worker import chunks
 
 IMAGES, TEST_IMAGES, SHAPE, CLIENTS, ACTIVE = 60000, 10000, (1, 28, 28), 100, 10
 TRAINING = {"local_epochs": 10, "batch_size": 64, "learning_rate": 0.01, "momentum": 0.9, "weight_decay": 1e-5}

@@ -25,12 +25,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bflp.command_line import add_settings_arguments, settings_of
+from bflp.cli.common import add_settings_arguments, settings_of
 from bflp.datasets.registry import BUILT_IN
-from bflp.federation.client import client_update
-from bflp.grid import Plan
-from bflp.models.layout import MAPS, Layout
-from bflp.models.network import Network, Posterior
+from bflp.engine.client import client_update
+from bflp.grid.plan import Plan
+from bflp.networks.layout import MAPS, Layout
+from bflp.networks.lenet import Network, Posterior
 from bflp.rng import torch_generator
 
 SHAPES = {"fmnist": (1, 28, 28), "mnist": (1, 28, 28), "kmnist": (1, 28, 28)}

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bflp.models.layout import Layout
-from bflp.models.network import Posterior
-from bflp.models.plain import LeNet
+from bflp.networks.layout import Layout
+from bflp.networks.lenet import Posterior
+from tests.oracles.plain import LeNet
 
 _worker: dict[str, Any] = {}
 

@@ -1,4 +1,4 @@
-"""Milliseconds of a training step and seconds of a prediction: bflp.models.network against standard layers.
+"""Milliseconds of a training step and seconds of a prediction: bflp.networks.lenet against standard layers.
 
     python benchmarks/step.py [--profile] [--threads N] [--repeats N]
 
@@ -23,9 +23,9 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bflp.models.layout import Layout
-from bflp.models.network import Network, Posterior
-from bflp.models.plain import LeNet
+from bflp.networks.layout import Layout
+from bflp.networks.lenet import Network, Posterior
+from tests.oracles.plain import LeNet
 
 BATCH = 64
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.01, 0.9, 1e-5

@@ -15,22 +15,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bflp.errors import UserError
-from bflp.loaded import loaded_modules
+from bflp.grid.loaded import loaded_modules
 
 ROOT = Path(__file__).resolve().parent.parent
 RULE_FILE = "aggregator_file"
 # Loaded with a training program to read the config and to take fingerprints; they compute nothing of a result.
 NOT_COVERED = {
-    "bflp.command_line",
-    "bflp.config",
+    "bflp.cli.common",
+    "bflp.settings.schema",
     "bflp.datasets.built_in",
-    "bflp.datasets.prepare",
+    "bflp.datasets.download",
     "bflp.datasets.registry",
-    "bflp.device",
+    "bflp.runtime.device",
     "bflp.fingerprint",
-    "bflp.grid",
-    "bflp.loaded",
-    "bflp.rule_source",
+    "bflp.grid.plan",
+    "bflp.grid.loaded",
+    "bflp.cli.rule_source",
 }
 
 
@@ -42,9 +42,9 @@ def partition_modules(strategy: str) -> tuple[str, ...]:
 def cell_modules(job: Mapping[str, Any]) -> tuple[str, ...]:
     """The modules that training a cell starts from, as its `cell`, `settings` and `aggregator_file` say."""
     settings = job["settings"]
-    modules = ["bflp.federation.cell", *partition_modules(settings["partition"]["strategy"])]
+    modules = ["bflp.runtime.cell", *partition_modules(settings["partition"]["strategy"])]
     if settings["augment"]:
-        modules.append("bflp.datasets.augment")
+        modules.append("bflp.engine.augment")
     if "posterior" in settings and not job.get("aggregator_file"):
         modules.append(f"bflp.aggregators.{job['cell']['aggregator'].lower()}")
     return tuple(modules)

@@ -3,3 +3,5 @@
 import os
 
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
+
+pytest_plugins = ["tests.tiny_federation"]

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import yaml
 
-from bflp.config import Settings
-from bflp.datasets import arrays
-from bflp.datasets.prepare import prepare_source
-from bflp.federation.result_file import write_result
-from bflp.grid import Cell, Plan
+from bflp.datasets import prepared as arrays
+from bflp.datasets.download import prepare_source
+from bflp.grid.plan import Cell, Plan
 from bflp.partition import files
+from bflp.results.file import write_result
+from bflp.settings.schema import Settings
 
 LABELS = 10
 

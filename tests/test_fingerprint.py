@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from bflp import fingerprint as module
-from bflp.config import Settings
 from bflp.fingerprint import cell_modules, fingerprint, forget, import_closure
-from bflp.grid import Cell, Plan
+from bflp.grid.plan import Cell, Plan
+from bflp.settings.schema import Settings
 
 PROJECT = Path(__file__).resolve().parents[1]
 MODULES = sorted(PROJECT.glob("bflp/**/*.py"))
@@ -178,10 +178,10 @@ def test_only_what_a_cell_can_import_counts(package: Path) -> None:
 def test_what_is_imported_inside_functions_counts() -> None:
     # The round loop imports these where it uses them, to begin sooner.
     needed = {
-        "bflp.federation.checkpoint",
-        "bflp.federation.server",
-        "bflp.federation.worker",
-        "bflp.metrics",
+        "bflp.runtime.checkpoint",
+        "bflp.engine.server",
+        "bflp.runtime.worker",
+        "bflp.engine.metrics",
         "bflp.rng",
     }
     assert needed <= closure_of("fmnist/iid/10/FED/none/seed0")
@@ -196,7 +196,7 @@ def test_a_rule_is_in_its_own_cells_only(rule: str) -> None:
 
 def test_augmentation_and_strategies_are_where_they_are_used() -> None:
     cells = [cell for cell in PLAN.cells if cell.seed == 0]
-    assert {cell.dataset for cell in cells if "bflp.datasets.augment" in closure_of(str(cell))} == {"cifar10"}
+    assert {cell.dataset for cell in cells if "bflp.engine.augment" in closure_of(str(cell))} == {"cifar10"}
     assert {cell.partition for cell in cells if "bflp.partition.dirichlet" in closure_of(str(cell))} == {"noniid"}
     assert {cell.partition for cell in cells if "bflp.partition.iid" in closure_of(str(cell))} == {"iid"}
 
@@ -238,7 +238,7 @@ def test_modules_imported_by_computed_names_are_the_known_ones() -> None:
         for path in MODULES
         if any(word in path.read_text(encoding="utf-8") for word in ("import_module(", "__import__(", "exec_module("))
     }
-    assert using == {"bflp/aggregators/__init__.py", "bflp/federation/client.py", "bflp/partition/files.py"}
+    assert using == {"bflp/aggregators/__init__.py", "bflp/engine/client.py", "bflp/partition/files.py"}
 
 
 def checked(tmp_path: Path, before: str, change: Callable[[Path], None] | None = None) -> tuple[int, str]:
@@ -275,7 +275,7 @@ def test_a_job_is_checked_against_the_code_on_disk(tmp_path: Path) -> None:
 
 
 def test_code_that_a_fingerprint_does_not_cover_is_refused(tmp_path: Path) -> None:
-    assert checked(tmp_path, "import bflp.metrics, bflp.config, bflp.grid") == (0, "")
+    assert checked(tmp_path, "import bflp.engine.metrics, bflp.settings.schema, bflp.grid.plan") == (0, "")
     code, error = checked(tmp_path, "import bflp.aggregators.cf")
     assert code == 1
     assert "does not cover: bflp.aggregators.cf" in error

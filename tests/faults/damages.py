@@ -104,8 +104,8 @@ def damaged_results(lab: Laboratory, count: int) -> Tally:
 
 def _damage_and_verify(cell: SmallCell, count: int, generator: random.Random) -> dict[str, object]:
     from bflp.errors import DataError
-    from bflp.results import collect
-    from bflp.verification import verify
+    from bflp.provenance.verify import verify
+    from bflp.results.frame import collect
 
     merged = cell.plan.results / "results.csv"
     targets = [

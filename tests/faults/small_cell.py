@@ -21,9 +21,9 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 
 import numpy as np
 
-from bflp.config import Settings
 from bflp.files import canonical_json
-from bflp.grid import Plan
+from bflp.grid.plan import Plan
+from bflp.settings.schema import Settings
 
 ROUNDS = 8
 CLIENTS = 4
@@ -239,7 +239,7 @@ def _read(pipe: int) -> bytes:
 
 def run_main(script: str, arguments: list[str]) -> None:
     """What `python workflow/scripts/{script}.py` runs."""
-    from bflp.termination import run_script
+    from bflp.runtime.termination import run_script
 
     sys.argv = [f"{script}.py", *arguments]
     run_script(lambda: load_script(script).main())
@@ -255,9 +255,9 @@ def load_script(name: str) -> ModuleType:
 
 def warm_up() -> None:
     """Import what the training program imports, once for all forked children."""
-    import bflp.federation.final
-    import bflp.federation.server
-    import bflp.federation.worker  # noqa: F401
+    import bflp.engine.evaluation
+    import bflp.engine.server
+    import bflp.runtime.worker  # noqa: F401
 
 
 def _write_source(path: Path) -> None:

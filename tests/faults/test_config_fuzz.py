@@ -11,9 +11,9 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bflp.config import Settings, load
 from bflp.errors import UserError
-from bflp.grid import Cell, Plan
+from bflp.grid.plan import Cell, Plan
+from bflp.settings.schema import Settings, load
 
 ROOT = Path(__file__).resolve().parents[2]
 # Set BFLP_LONG=1 for so many times more.

@@ -10,8 +10,8 @@ import pytest
 import yaml
 from small_project import CONFIG, Project
 
-from bflp.config import Settings
 from bflp.errors import ConfigError
+from bflp.settings.schema import Settings
 
 COMMANDS = (
     "$(touch canary)",

@@ -5,10 +5,10 @@ import pickle
 from pathlib import Path
 
 import pytest
-from test_prepare import Case, cifar_tar, content, md5, tar
+from test_download import Case, cifar_tar, content, md5, tar
 
-from bflp.datasets import prepare
-from bflp.datasets.prepare import prepare_built_in, raw_files
+from bflp.datasets import download as prepare
+from bflp.datasets.download import prepare_built_in, raw_files
 from bflp.datasets.registry import BUILT_IN
 from bflp.errors import DataError
 

@@ -14,12 +14,12 @@ import yaml
 from safetensors.numpy import load_file, save_file
 from small_cell import End, SmallCell
 
-from bflp.config import Settings
 from bflp.errors import DataError
-from bflp.federation.result_file import write_result
-from bflp.grid import Plan
-from bflp.results import read_result
-from bflp.verification import Report, verify
+from bflp.grid.plan import Plan
+from bflp.provenance.verify import Report, verify
+from bflp.results.file import write_result
+from bflp.results.frame import read_result
+from bflp.settings.schema import Settings
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from bflp.datasets import arrays
-from bflp.federation.cell import run_cell
-from bflp.federation.client import client_update
-from bflp.federation.cuda_graph import Replay
-from bflp.federation.job import Job
+from bflp.datasets import prepared as arrays
+from bflp.engine.client import client_update
+from bflp.engine.cuda_graph import Replay
 from bflp.files import canonical_json
-from bflp.models.layout import Layout
-from bflp.models.network import Network, Posterior
+from bflp.grid.job import Job
+from bflp.networks.layout import Layout
+from bflp.networks.lenet import Network, Posterior
 from bflp.partition import files
+from bflp.runtime.cell import run_cell
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 

@@ -44,15 +44,15 @@ CONFIG: dict[str, Any] = {
 TRAIN_ALL = """
 import json, sys
 from pathlib import Path
-from bflp.config import load
-from bflp.datasets.prepare import prepare_source
-from bflp.federation.cell import run_cell
-from bflp.federation.job import Job
+from bflp.settings.schema import load
+from bflp.datasets.download import prepare_source
+from bflp.runtime.cell import run_cell
+from bflp.grid.job import Job
 from bflp.fingerprint import cell_modules, digests
-from bflp.grid import Plan
+from bflp.grid.plan import Plan
 from bflp.partition import files
-from bflp.reasons import record_preparation
-from bflp.datasets import arrays
+from bflp.provenance.reasons import record_preparation
+from bflp.datasets import prepared as arrays
 
 plan = Plan(load([Path("config.yaml"), Path("small.yaml")]))
 for dataset in plan.datasets():

@@ -36,7 +36,7 @@ def claimed_device(wanted: str, cells_per_gpu: int) -> Iterator[str]:
 def spans(tmp_path: Path, arguments: list[str], **config: Any) -> list[tuple[str, float, float]]:
     """Run three cells; (place, from, to) of each."""
     project = Project.make(tmp_path)
-    with (project.folder / "bflp/device.py").open("a", encoding="utf-8") as file:
+    with (project.folder / "bflp/runtime/device.py").open("a", encoding="utf-8") as file:
         file.write(PRETENDED)
     project.configure(grid={"models": ["FED"], "seeds": [0, 1, 2]}, **config)
     checked(project.snakemake("--until", "train", "--cores", "3", *arguments))

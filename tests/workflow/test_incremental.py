@@ -22,8 +22,8 @@ import yaml
 from finished_grid import CONFIG, snakemake, would_run, write_config
 
 from bflp import fingerprint
-from bflp.config import Settings
-from bflp.grid import Cell, Plan
+from bflp.grid.plan import Cell, Plan
+from bflp.settings.schema import Settings
 
 RULES = ("EAA", "GAA", "AALV", "PPA", "CF")
 # The rules of which tests say whether they run; which figures and pages are made besides is no concern of theirs.
@@ -57,45 +57,45 @@ def flipped(cell: Cell) -> bool:
 RUN_BY: dict[str, Chosen] = {
     **{f"bflp/aggregators/{rule.lower()}.py": of_rules(rule) for rule in RULES},
     "bflp/aggregators/_floored_sum.py": of_rules("EAA", "GAA"),
-    "bflp/datasets/augment.py": flipped,
+    "bflp/engine/augment.py": flipped,
     "bflp/partition/dirichlet.py": uneven,
     "bflp/partition/redraw.py": uneven,
     "bflp/partition/iid.py": lambda cell: cell.partition == "iid",
     # These make the prepared files that cells read.
-    "bflp/datasets/prepare.py": every,
+    "bflp/datasets/download.py": every,
     "bflp/datasets/built_in.py": every,
     **dict.fromkeys(
         [
             "bflp/__init__.py",
             "bflp/aggregators/__init__.py",
             "bflp/datasets/__init__.py",
-            "bflp/datasets/arrays.py",
+            "bflp/datasets/prepared.py",
             "bflp/errors.py",
             "bflp/federation/__init__.py",
-            "bflp/federation/cell.py",
-            "bflp/federation/checkpoint.py",
-            "bflp/federation/client.py",
-            "bflp/federation/cuda_graph.py",
-            "bflp/federation/final.py",
-            "bflp/federation/inputs.py",
-            "bflp/federation/job.py",
-            "bflp/federation/lock.py",
-            "bflp/federation/pool.py",
-            "bflp/federation/result_file.py",
-            "bflp/federation/rule.py",
-            "bflp/federation/server.py",
-            "bflp/federation/worker.py",
+            "bflp/runtime/cell.py",
+            "bflp/runtime/checkpoint.py",
+            "bflp/engine/client.py",
+            "bflp/engine/cuda_graph.py",
+            "bflp/engine/evaluation.py",
+            "bflp/runtime/inputs.py",
+            "bflp/grid/job.py",
+            "bflp/runtime/lock.py",
+            "bflp/runtime/pool.py",
+            "bflp/results/file.py",
+            "bflp/engine/rule.py",
+            "bflp/engine/server.py",
+            "bflp/runtime/worker.py",
             "bflp/files.py",
-            "bflp/loaded.py",
-            "bflp/metrics.py",
+            "bflp/grid/loaded.py",
+            "bflp/engine/metrics.py",
             "bflp/models/__init__.py",
-            "bflp/models/layout.py",
-            "bflp/models/network.py",
+            "bflp/networks/layout.py",
+            "bflp/networks/lenet.py",
             "bflp/partition/__init__.py",
             "bflp/partition/files.py",
-            "bflp/progress.py",
+            "bflp/runtime/progress.py",
             "bflp/rng.py",
-            "bflp/termination.py",
+            "bflp/runtime/termination.py",
         ],
         every,
     ),
@@ -282,10 +282,10 @@ EDITS: list[tuple[str, Chosen, set[str]]] = [
     ("bflp/aggregators/eaa.py", of_rules("EAA"), MERGING),
     ("bflp/partition/redraw.py", uneven, MERGING | {"partition"}),
     ("bflp/rng.py", every, MERGING | {"partition"}),
-    ("bflp/datasets/augment.py", flipped, MERGING),
-    ("bflp/datasets/prepare.py", every, MERGING | {"partition", "prepare"}),
-    ("bflp/tables.py", none, {"tables"}),
-    ("bflp/reasons.py", none, MERGING),
+    ("bflp/engine/augment.py", flipped, MERGING),
+    ("bflp/datasets/download.py", every, MERGING | {"partition", "prepare"}),
+    ("bflp/reporting/tables.py", none, {"tables"}),
+    ("bflp/provenance/reasons.py", none, MERGING),
     ("bflp/fingerprint.py", none, MERGING),
     ("workflow/scripts/train.py", none, set()),
 ]
@@ -376,7 +376,7 @@ def test_new_content_of_a_source_runs_its_cells(own: Path) -> None:
 
 
 def test_preparing_first_spares_cells_whose_data_come_out_the_same(own: Path) -> None:
-    path = own / "bflp/datasets/prepare.py"
+    path = own / "bflp/datasets/download.py"
     path.write_text(edit_logic(path.read_text(encoding="utf-8")), encoding="utf-8")
     done = snakemake(own, "prepare_all")
     assert done.returncode == 0, done.stderr

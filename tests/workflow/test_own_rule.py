@@ -134,7 +134,11 @@ def test_what_a_file_outside_imports_of_the_project_counts(project: Project) -> 
     helper = project.folder / "helper.py"
     helper.write_text("def scale():\n    return 1.0\n", encoding="utf-8")
     write(project, f"from helper import scale\n{GOOD.replace('weights @ means', 'scale() * (weights @ means)')}")
-    command = [sys.executable, "-c", "from bflp.config import *; from bflp.grid import *; from pathlib import Path; "]
+    command = [
+        sys.executable,
+        "-c",
+        "from bflp.settings.schema import *; from bflp.grid.plan import *; from pathlib import Path; ",
+    ]
     command[-1] += f"print(Plan(load([Path('config.yaml'), Path('small.yaml')])).job(Cell.parse({CELL!r})))"
 
     def job() -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from small_project import ROOT, Project, checked
 
-from bflp.config import load
-from bflp.grid import Plan
+from bflp.grid.plan import Plan
+from bflp.settings.schema import load
 
 
 def test_the_papers_grid_has_720_cells(fresh: Project) -> None:

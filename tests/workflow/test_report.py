@@ -8,7 +8,7 @@ import browser
 import pytest
 from small_project import Project, checked
 
-from bflp import plots
+from bflp.reporting import figures as plots
 
 needs_browser = pytest.mark.skipif(browser.CHROMIUM is None, reason="Chromium is not installed")
 
@@ -108,7 +108,7 @@ def test_tables_sort_and_filter(finished: Project, tmp_path):
 
 
 def test_a_change_of_the_figures_code_draws_the_figures_anew_and_nothing_else(finished: Project):
-    file = finished.folder / "bflp/plots/learning_curves.py"
+    file = finished.folder / "bflp/reporting/figures/learning_curves.py"
     file.write_text(file.read_text().replace('"Communication round"', '"Round"'))
     assert finished.planned() == {"draw": 1}
     checked(finished.snakemake())

@@ -11,7 +11,7 @@ import subprocess
 import pandas as pd
 from small_project import CELLS, COPIED, ROWS, Project, checked
 
-from bflp.federation.result_file import write_result
+from bflp.results.file import write_result
 
 Finished = tuple[Project, subprocess.CompletedProcess[str]]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import fabricated_run
 import pytest
 
-from bflp.grid import Plan
-from bflp.results import collect
-from bflp.tables import make_tables, table_names, to_latex
+from bflp.grid.plan import Plan
+from bflp.reporting.tables import make_tables, table_names, to_latex
+from bflp.results.frame import collect
 
 SCRIPT = Path(__file__).resolve().parents[2] / "workflow/scripts/tables_pdf.py"
 needs_tex = pytest.mark.skipif(

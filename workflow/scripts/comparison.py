@@ -10,17 +10,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bflp.claims import check_all
-from bflp.command_line import add_settings_arguments, settings_of
-from bflp.comparison import compare, comparison_table, summary
+from bflp.cli.common import add_settings_arguments, settings_of
 from bflp.errors import DataError
 from bflp.files import whole_file, write_text
-from bflp.grid import Plan
-from bflp.plots import save
-from bflp.plots.comparison import draw
-from bflp.results import collect, collect_archive, read_merged
-from bflp.tables import FORMATS, to_markdown
-from bflp.termination import run_script
+from bflp.grid.plan import Plan
+from bflp.paper.claims import check_all
+from bflp.paper.comparison import compare, comparison_table, summary
+from bflp.paper.comparison_figure import draw
+from bflp.reporting.figures import save
+from bflp.reporting.tables import FORMATS, to_markdown
+from bflp.results.frame import collect, collect_archive, read_merged
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:

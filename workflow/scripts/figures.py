@@ -10,13 +10,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bflp import plots
-from bflp.command_line import add_settings_arguments, settings_of
+from bflp.cli.common import add_settings_arguments, settings_of
 from bflp.errors import ConfigError, DataError
-from bflp.grid import Plan
-from bflp.plots.loading import load_block
-from bflp.results import describe_stale
-from bflp.termination import run_script
+from bflp.grid.plan import Plan
+from bflp.reporting import figures as plots
+from bflp.reporting.figures.loading import load_block
+from bflp.results.frame import describe_stale
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bflp.command_line import add_settings_arguments, settings_of
+from bflp.cli.common import add_settings_arguments, settings_of
 from bflp.errors import DataError
-from bflp.grid import Plan
-from bflp.results import collect, describe_stale, write_merged
-from bflp.termination import run_script
+from bflp.grid.plan import Plan
+from bflp.results.frame import collect, describe_stale, write_merged
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bflp.command_line import add_settings_arguments, settings_of
+from bflp.cli.common import add_settings_arguments, settings_of
 from bflp.files import write_text
-from bflp.grid import Plan
-from bflp.overview import make_pages
-from bflp.results import read_result
-from bflp.termination import run_script
+from bflp.grid.plan import Plan
+from bflp.reporting.overview import make_pages
+from bflp.results.frame import read_result
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:

@@ -9,9 +9,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
 
-from bflp.datasets import arrays
+from bflp.datasets import prepared as arrays
 from bflp.partition import files
-from bflp.termination import run_script
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bflp.command_line import add_settings_arguments, settings_of
-from bflp.datasets.prepare import prepare_built_in, prepare_source
+from bflp.cli.common import add_settings_arguments, settings_of
+from bflp.datasets.download import prepare_built_in, prepare_source
 from bflp.datasets.registry import BUILT_IN
 from bflp.errors import ConfigError
-from bflp.grid import Plan
-from bflp.reasons import record_preparation
-from bflp.termination import run_script
+from bflp.grid.plan import Plan
+from bflp.provenance.reasons import record_preparation
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:

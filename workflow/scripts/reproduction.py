@@ -7,9 +7,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bflp.files import write_text
-from bflp.plots import comparison, reproduction, style
-from bflp.reproduction import FOLDER, compared, kept, page
-from bflp.termination import run_script
+from bflp.paper import comparison_figure as comparison
+from bflp.paper import spread_figure as reproduction
+from bflp.paper.reproduction import FOLDER, compared, kept, page
+from bflp.reporting.figures import style
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:

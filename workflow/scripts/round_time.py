@@ -9,11 +9,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
-from bflp.device import claimed_device
-from bflp.federation.job import Job
-from bflp.federation.round_time import measure
 from bflp.files import write_text
-from bflp.termination import run_script
+from bflp.grid.job import Job
+from bflp.runtime.device import claimed_device
+from bflp.runtime.round_time import measure
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:

@@ -9,11 +9,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import pandas as pd
 
-from bflp.command_line import add_settings_arguments, settings_of
+from bflp.cli.common import add_settings_arguments, settings_of
 from bflp.files import whole_file, write_text
-from bflp.grid import Plan
-from bflp.tables import FORMATS, round_time_table, to_markdown
-from bflp.termination import run_script
+from bflp.grid.plan import Plan
+from bflp.reporting.tables import FORMATS, round_time_table, to_markdown
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:

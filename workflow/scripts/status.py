@@ -6,10 +6,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bflp.command_line import add_settings_arguments, settings_of
-from bflp.grid import Plan
-from bflp.status import STATES, describe, find
-from bflp.termination import run_script
+from bflp.cli.common import add_settings_arguments, settings_of
+from bflp.grid.plan import Plan
+from bflp.reporting.status import STATES, describe, find
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:

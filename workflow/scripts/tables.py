@@ -9,13 +9,13 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bflp.command_line import add_settings_arguments, settings_of
-from bflp.datasets import arrays
+from bflp.cli.common import add_settings_arguments, settings_of
+from bflp.datasets import prepared as arrays
 from bflp.files import write_text
-from bflp.grid import Plan
-from bflp.results import collect, describe_stale, read_merged
-from bflp.tables import FORMATS, make_tables, to_markdown
-from bflp.termination import run_script
+from bflp.grid.plan import Plan
+from bflp.reporting.tables import FORMATS, make_tables, to_markdown
+from bflp.results.frame import collect, describe_stale, read_merged
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:

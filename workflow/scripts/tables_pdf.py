@@ -6,11 +6,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bflp.command_line import add_settings_arguments, settings_of
-from bflp.grid import Plan
-from bflp.latex import compile_tables
-from bflp.tables import table_names
-from bflp.termination import run_script
+from bflp.cli.common import add_settings_arguments, settings_of
+from bflp.grid.plan import Plan
+from bflp.reporting.pdf import compile_tables
+from bflp.reporting.tables import table_names
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:

@@ -17,12 +17,12 @@ sys.path.insert(0, str(ROOT))
 # Sums must not depend on how many threads a library would take.
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
-from bflp.device import claimed_device
 from bflp.errors import ConfigError
-from bflp.federation.cell import run_cell
-from bflp.federation.job import Job
 from bflp.fingerprint import check_cell
-from bflp.termination import run_script
+from bflp.grid.job import Job
+from bflp.runtime.cell import run_cell
+from bflp.runtime.device import claimed_device
+from bflp.runtime.termination import run_script
 
 
 def main() -> None:
@@ -75,10 +75,10 @@ def main() -> None:
 
 def _fill_in_from_config(arguments: argparse.Namespace) -> None:
     """Set what the workflow would have given; make data and partition where they are missing."""
-    from bflp.command_line import load_over_default
-    from bflp.datasets import arrays
-    from bflp.datasets.prepare import is_current
-    from bflp.grid import Cell, Plan
+    from bflp.cli.common import load_over_default
+    from bflp.datasets import prepared as arrays
+    from bflp.datasets.download import is_current
+    from bflp.grid.plan import Cell, Plan
 
     plan = Plan(load_over_default(arguments.configfile))
     cell = Cell.parse(arguments.cell)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bflp.command_line import add_settings_arguments, settings_of
-from bflp.grid import Plan
-from bflp.termination import run_script
-from bflp.verification import verify
+from bflp.cli.common import add_settings_arguments, settings_of
+from bflp.grid.plan import Plan
+from bflp.provenance.verify import verify
+from bflp.runtime.termination import run_script
 
 MOST_LISTED = 50
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bflp import reasons
-from bflp.command_line import add_settings_arguments, settings_of
-from bflp.datasets import arrays
-from bflp.grid import Cell, Plan
-from bflp.results import data_hashes
-from bflp.termination import run_script
+from bflp.cli.common import add_settings_arguments, settings_of
+from bflp.datasets import prepared as arrays
+from bflp.grid.plan import Cell, Plan
+from bflp.provenance import reasons
+from bflp.results.frame import data_hashes
+from bflp.runtime.termination import run_script
 
 MOST_LISTED = 10
 UP_TO_DATE, DIVERGED = "up to date", "up to date: diverged, and recorded as that"

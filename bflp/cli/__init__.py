@@ -1,0 +1,1 @@
+"""The `bflp` command: what people type."""

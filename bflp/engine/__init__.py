@@ -1,0 +1,1 @@
+"""All that can change a number: client, server, round, evaluation, metrics."""

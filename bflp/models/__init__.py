@@ -1,1 +1,0 @@
-"""LeNet, deterministic and variational."""

@@ -1,0 +1,1 @@
+"""The networks, as functions of a flat parameter vector."""

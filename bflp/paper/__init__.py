@@ -1,0 +1,1 @@
+"""What belongs to published papers: their numbers, comparison, claims, reproduction."""

@@ -1,0 +1,144 @@
+"""The paper's statements as checks over results: each is true, false, or there is not enough data to say.
+
+Every check takes means per (dataset, partition, clients, model, aggregator) and gives a `Verdict`. The same checks run
+on the published numbers, which shows what the statements mean there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+
+from bflp.paper.comparison import KEYS, federations
+
+LOW_SPREAD, HIGH_SPREAD = ("GAA", "AALV", "CF"), ("EAA", "PPA")
+DETERMINISTIC = ("FED", "FEDAVG")
+SIGNS = {"accuracy": 1, "ece": -1, "nll": -1}  # higher accuracy is better, lower ECE and NLL
+SHOWN_CASES = 3
+# A rule costs more time when its round takes this much longer than the mean of the others'.
+SLOWER = 1.1
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a check. detail: the cases it rests on (all, some, or their number), or what is missing."""
+
+    claim: str
+    outcome: Literal["true", "false", "not enough data"]
+    detail: str
+
+
+def check_all(frame: pd.DataFrame) -> list[Verdict]:
+    """All claims over tidy results (or the published numbers in the same columns)."""
+    means = frame.groupby(KEYS)[[*SIGNS, "spread", "train_seconds", "aggregation_seconds"]].mean()
+    checks: tuple[tuple[str, Callable[[pd.DataFrame], Iterator[tuple[str, bool]]]], ...] = (
+        (
+            "With 10 clients GAA, AALV and CF (low spread) beat the deterministic models on accuracy, ECE and NLL",
+            _low_spread_beats_deterministic,
+        ),
+        ("With 100 clients EAA and PPA fall behind the low-spread rules in accuracy", _high_spread_falls_behind),
+        ("The spreads are ordered CF < AALV < GAA < EAA and PPA", _spread_order),
+        ("No rule is best everywhere", _no_rule_wins),
+        ("PPA's rounds take more time than those of the other rules", _ppa_is_slower),
+    )
+    return [_verdict(claim, list(check(means))) for claim, check in checks]
+
+
+def _verdict(claim: str, cases: list[tuple[str, bool]]) -> Verdict:
+    if not cases:
+        return Verdict(claim, "not enough data", "no case with all the rows that it compares")
+    failed = [name for name, holds in cases if not holds]
+    if not failed:
+        # Few cases are named: a claim about much may rest on little.
+        named = f": {', '.join(name for name, _ in cases)}" if len(cases) <= SHOWN_CASES else ""
+        return Verdict(claim, "true", f"in all {len(cases)} cases{named}")
+    return Verdict(claim, "false", f"in {len(failed)} of {len(cases)} cases: {', '.join(failed)}")
+
+
+def _blocks(means: pd.DataFrame) -> Iterator[tuple[str, int, dict[tuple[str, str], dict[Any, Any]]]]:
+    """Name, number of clients and rows ((model, aggregator) -> metrics) of each federation."""
+    for (dataset, partition, clients), block in federations(means.reset_index()):
+        rows = {(row["model"], row["aggregator"]): row for row in block.to_dict("records")}
+        yield f"{dataset} {partition} {clients}", clients, rows
+
+
+def _low_spread_beats_deterministic(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
+    for name, clients, rows in _blocks(means):
+        deterministic = [row for (model, _), row in rows.items() if model in DETERMINISTIC]
+        variational = [(key, row) for key, row in rows.items() if key[1] in LOW_SPREAD]
+        if clients != 10 or not deterministic:
+            continue
+        for (model, rule), row in variational:
+            for metric, sign in SIGNS.items():
+                best = max(sign * other[metric] for other in deterministic)
+                yield f"{name} {model} {rule} {metric}", sign * row[metric] > best
+
+
+def _high_spread_falls_behind(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
+    for name, clients, rows in _blocks(means):
+        if clients != 100:
+            continue
+        for (model, rule), row in rows.items():
+            low = {other: rows[model, other]["accuracy"] for other in LOW_SPREAD if (model, other) in rows}
+            if rule in HIGH_SPREAD and low:
+                yield f"{name} {model} {rule} against {'/'.join(low)}", row["accuracy"] < min(low.values())
+
+
+def _spread_order(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
+    order = ["CF", "AALV", "GAA"]
+    for name, _, rows in _blocks(means):
+        for model in dict.fromkeys(model for model, _ in rows):
+            spreads = {rule: rows[model, rule]["spread"] for rule in (*order, *HIGH_SPREAD) if (model, rule) in rows}
+            present = [rule for rule in order if rule in spreads]
+            high = [spreads[rule] for rule in HIGH_SPREAD if rule in spreads]
+            if len(present) == len(order) and high and all(map(math.isfinite, spreads.values())):
+                values = [*(spreads[rule] for rule in order), min(high)]
+                yield f"{name} {model}", values == sorted(values) and len(set(values)) == len(values)
+
+
+def _no_rule_wins(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
+    winners: dict[str, set[str]] = {}
+    blocks = 0
+    for _, _, rows in _blocks(means):
+        rules = {rule for _, rule in rows}
+        if not {*LOW_SPREAD, *HIGH_SPREAD} <= rules:
+            continue
+        for metric, sign in SIGNS.items():
+            blocks += 1
+            best = max(sign * row[metric] for row in rows.values())
+            for (_, rule), row in rows.items():
+                if sign * row[metric] == best:
+                    winners.setdefault(rule, set()).add(f"{blocks}")
+    if blocks > 1:
+        name = f"best in some of {blocks} comparisons: {', '.join(sorted(winners))}"
+        yield name, all(len(won) < blocks for won in winners.values())
+
+
+def _ppa_is_slower(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
+    for name, _, rows in _blocks(means):
+        for model in dict.fromkeys(model for model, _ in rows):
+            seconds = {
+                rule: row["train_seconds"] + row["aggregation_seconds"]
+                for (other, rule), row in rows.items()
+                if other == model and math.isfinite(row["train_seconds"])
+            }
+            others = [value for rule, value in seconds.items() if rule != "PPA"]
+            if "PPA" in seconds and others:
+                yield f"{name} {model}", seconds["PPA"] > SLOWER * sum(others) / len(others)
+
+
+def published_frame() -> pd.DataFrame:
+    """The published numbers as tidy results. Times: local training with ten processes, where published."""
+    from bflp.grid.plan import NO_AGGREGATOR
+    from bflp.paper.comparison import PUBLISHED, published
+
+    wide = published().pivot_table(index=KEYS, columns="metric", values="published").reset_index()
+    times = pd.read_csv(PUBLISHED / "round_time.csv", keep_default_na=False)
+    times = times[times["processes"] == 10].assign(aggregation_seconds=0.0)
+    times["aggregator"] = times["aggregator"].replace("N/A", NO_AGGREGATOR)
+    times = times.rename(columns={"seconds_per_round": "train_seconds"})
+    return wide.merge(times[[*KEYS, "train_seconds", "aggregation_seconds"]], on=KEYS, how="left")

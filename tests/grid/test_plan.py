@@ -1,0 +1,204 @@
+"""The grid: its cells and their files, and that each job says what its result depends on and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from bflp.errors import ConfigError
+from bflp.grid.plan import Cell, Plan
+from bflp.settings.schema import Settings
+
+PROJECT = Path(__file__).resolve().parents[2]
+PAPER: dict[str, Any] = yaml.safe_load((PROJECT / "config.yaml").read_text(encoding="utf-8"))
+JOBS = {cell: Plan(Settings.parse(PAPER)).job(cell) for cell in Plan(Settings.parse(PAPER)).cells}
+
+
+def plan_with(path: tuple[Any, ...], value: Any) -> Plan:
+    """The plan of the paper's config with one value set."""
+    config = copy.deepcopy(PAPER)
+    place = config
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return Plan(Settings.parse(config))
+
+
+def test_the_paper_has_720_cells() -> None:
+    cells = list(JOBS)
+    assert len(cells) == len(set(cells)) == 720
+    assert Counter(cell.dataset for cell in cells) == {"fmnist": 240, "cifar10": 240, "svhn": 240}
+    assert Counter(cell.seed for cell in cells) == dict.fromkeys(range(5), 144)
+    plan = Plan(Settings.parse(PAPER))
+    rules = ["EAA", "GAA", "AALV", "PPA", "CF"]
+    assert plan.rows() == [
+        ("FED", "none"),
+        ("FEDAVG", "none"),
+        *(("FVBA", rule) for rule in rules),
+        *(("FVBWA", rule) for rule in rules),
+    ]
+    files = {plan.result_file(cell) for cell in cells}
+    assert len(files) == 720
+    assert Path("results/cells/svhn/noniid/100/FVBWA/CF/seed4.json") in files
+    assert Path("results/cells/fmnist/iid/10/FED/none/seed0.json") in files
+    assert len({plan.partition_file(cell) for cell in cells}) == 60
+
+
+def test_cells_read_and_write_themselves() -> None:
+    for cell in JOBS:
+        assert Cell.parse(str(cell)) == cell
+        assert Cell(**cell.as_dict()) == cell
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "fmnist", "a/b/c/d/e/seed0", "a/b/1/d/e/seed", "a/b/1/d/e/seedx", "a/b/1/d/e/f/seed0", "a/b/²/d/e/seed0"],
+)
+def test_what_is_no_cell(text: str) -> None:
+    with pytest.raises(ConfigError, match="must be dataset/partition/clients/model/aggregator/seedN"):
+        Cell.parse(text)
+
+
+def of(**coordinates: Any) -> Callable[[Cell], bool]:
+    """Whether a cell has these coordinates; a tuple stands for any of its values."""
+    return lambda cell: all(
+        getattr(cell, name) in (value if isinstance(value, tuple) else (value,)) for name, value in coordinates.items()
+    )
+
+
+def none(cell: Cell) -> bool:
+    return False
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "concerned"),
+    [
+        (("posterior", "ppa_population"), 500, of(aggregator="PPA")),
+        (("aggregation",), "reference", of(aggregator=("EAA", "GAA", "PPA"))),
+        (("evaluation", "monte_carlo_samples"), 5, of(model=("FVBA", "FVBWA"))),
+        (("posterior", "prior", "standard_deviation"), 0.5, of(model=("FVBA", "FVBWA"))),
+        (("posterior", "log_variance", "initial"), -7, of(model=("FVBA", "FVBWA"))),
+        (("posterior", "log_variance", "enforce"), "project", of(model=("FVBA", "FVBWA"))),
+        (("evaluation", "ece_bins"), 15, of()),
+        (("evaluation", "every"), 5, of()),
+        (("training", "learning_rate"), 0.1, of()),
+        (("training", "local_epochs"), 1, of()),
+        (("setups", 100, "rounds"), 5, of(clients=100)),
+        (("setups", 10, "fraction"), 0.5, of(clients=10)),
+        (("partitions", "noniid", "alpha"), 0.1, of(partition="noniid")),
+        (("datasets", "cifar10"), {"augment": None}, of(dataset="cifar10")),
+        (("datasets", "svhn"), {"augment": {"crop_padding": 2}}, of(dataset="svhn")),
+        # How, where and what is shown: never a reason to train again.
+        (("processes",), 3, none),
+        (("device",), "cpu", none),
+        (("checkpoint", "seconds"), 60, none),
+        (("results_dir",), "elsewhere", none),
+        (("data_dir",), "elsewhere", none),
+        (("grid", "seeds"), [0, 1, 2, 3, 4, 5], none),
+        (("grid", "aggregators"), ["CF", "PPA", "AALV", "GAA", "EAA"], none),
+        (("setups", 1000), {"fraction": 0.1, "rounds": 5}, none),
+        (("partitions", "other"), {"strategy": "labels", "labels_per_client": 2}, none),
+        # The same values, written otherwise.
+        (("training", "learning_rate"), "1e-2", none),
+        (("datasets", "cifar10"), {"augment": {"crop_padding": 4, "flip_probability": 0.5}}, none),
+    ],
+)
+def test_a_changed_setting_concerns_the_cells_that_read_it(
+    path: tuple[Any, ...], value: Any, concerned: Callable[[Cell], bool]
+) -> None:
+    plan = plan_with(path, value)
+    changed = {cell for cell in JOBS if plan.job(cell) != JOBS[cell]}
+    assert changed == {cell for cell in JOBS if concerned(cell)}
+
+
+def test_two_swapped_values_are_another_job() -> None:
+    # Snakemake compares params as a set, in which a swap would go unnoticed; one string it compares whole.
+    plan = plan_with(("training", "momentum"), PAPER["training"]["learning_rate"])
+    config = plan.settings.model_dump()
+    config["training"]["learning_rate"] = PAPER["training"]["momentum"]
+    swapped = Plan(Settings.parse(config))
+    assert all(swapped.job(cell) != JOBS[cell] for cell in JOBS)
+
+
+def test_a_job_is_canonical_json() -> None:
+    for text in JOBS.values():
+        job = json.loads(text)
+        assert json.dumps(job, sort_keys=True, separators=(",", ":")) == text
+        assert {"cell", "settings", "fingerprint"} <= set(job)
+
+
+def test_the_identity_changes_with_any_job() -> None:
+    same = Plan(Settings.parse(PAPER)).identity()
+    assert plan_with(("processes",), 3).identity() == same
+    assert plan_with(("posterior", "ppa_population"), 500).identity() != same
+    assert plan_with(("grid", "seeds"), [0, 1, 2, 3]).identity() != same
+
+
+def test_jobs_are_the_same_in_every_process() -> None:
+    code = (
+        "import hashlib, pathlib; from bflp.settings.schema import load; from bflp.grid.plan import Plan;"
+        "plan = Plan(load([pathlib.Path('config.yaml')]));"
+        "texts = [*map(plan.job, plan.cells), plan.prepare_job('svhn'), plan.summary_job('bflp.reporting.tables'),"
+        " plan.partition_job('fmnist', 'noniid', 10, 0)];"
+        "print(hashlib.sha256(''.join(texts).encode()).hexdigest())"
+    )
+    environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in ("0", "1", "4242")]
+    running = [
+        subprocess.Popen([sys.executable, "-c", code], cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True)
+        for environment in environments
+    ]
+    hashes = [process.communicate()[0].strip() for process in running]
+    assert len(hashes[0]) == 64
+    assert len(set(hashes)) == 1
+
+
+def test_a_partition_depends_on_its_own_coordinates_and_settings() -> None:
+    plan = Plan(Settings.parse(PAPER))
+    job = plan.partition_job("fmnist", "noniid", 10, 0)
+    others = [
+        ("svhn", "noniid", 10, 0),
+        ("fmnist", "iid", 10, 0),
+        ("fmnist", "noniid", 100, 0),
+        ("fmnist", "noniid", 10, 1),
+    ]
+    assert len({job, *(plan.partition_job(*other) for other in others)}) == 5
+    assert plan_with(("partitions", "noniid", "alpha"), 1.0).partition_job("fmnist", "noniid", 10, 0) != job
+    assert plan_with(("training", "learning_rate"), 1.0).partition_job("fmnist", "noniid", 10, 0) == job
+
+
+def test_preparing_depends_on_the_sources_content_not_on_its_name_or_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+
+    def write(name: str, generator: np.random.Generator) -> None:
+        images = generator.integers(0, 256, (20, 16, 16), dtype=np.uint8)
+        labels = np.arange(20) % 2
+        np.savez(name, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+
+    def job(source: str) -> str:
+        config = {**PAPER, "grid": {**PAPER["grid"], "datasets": ["mine"]}, "datasets": {"mine": {"source": source}}}
+        config["setups"] = {10: PAPER["setups"][10], 100: PAPER["setups"][100]}
+        config["grid"] |= {"clients": [10], "partitions": ["iid"]}
+        return Plan(Settings.parse(config)).prepare_job("mine")
+
+    write("first.npz", generator)
+    before = job("first.npz")
+    os.utime("first.npz", (0, 0))
+    assert job("first.npz") == before
+    Path("first.npz").rename("second.npz")
+    assert job("second.npz") == before
+    write("second.npz", generator)
+    assert job("second.npz") != before

@@ -1,0 +1,120 @@
+"""A federation small enough to train in a fraction of a second: 16x16 images, three labels, four unequal clients."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bflp.datasets import prepared as arrays
+from bflp.files import canonical_json
+from bflp.grid.job import Job
+from bflp.grid.plan import Cell, Plan
+from bflp.partition import files
+from bflp.partition.files import Partition
+from bflp.runtime.cell import run_cell
+from bflp.settings.schema import Settings
+
+SIZES = (7, 80, 3, 30)  # the largest client is not the first
+LARGEST = 1
+SEED = 5
+
+
+@dataclass(frozen=True)
+class TinyFederation:
+    """Makes jobs on the small data set, and runs them below `folder`."""
+
+    folder: Path
+
+    @property
+    def data_file(self) -> Path:
+        return self.folder / "data" / "tiny.npz"
+
+    @property
+    def partition_file(self) -> Path:
+        return self.folder / "partition.npz"
+
+    def job_text(self, model="FVBWA", aggregator="EAA", **overrides) -> str:
+        """The job as the workflow would give it. overrides: of the settings' sections."""
+        sections = {
+            "setups": {len(SIZES): {"fraction": 0.75, "rounds": 3}},
+            "training": {"local_epochs": 2, "batch_size": 16},
+            "evaluation": {"monte_carlo_samples": 2, "ece_bins": 20},
+        }
+        for name, values in overrides.items():
+            sections[name] = {**sections.get(name, {}), **values} if isinstance(values, dict) else values
+        variational = model in ("FVBA", "FVBWA")
+        grid = {"datasets": ["tiny"], "partitions": ["uneven"], "clients": [len(SIZES)], "models": [model]}
+        settings = Settings.parse(
+            {
+                "grid": {**grid, "aggregators": [aggregator] if variational else [], "seeds": [SEED]},
+                "datasets": {"tiny": {"source": str(self.data_file)}},
+                "partitions": {"uneven": {"strategy": "iid"}},
+                **sections,
+            }
+        )
+        return Plan(settings).job(
+            Cell("tiny", "uneven", len(SIZES), model, aggregator if variational else "none", SEED)
+        )
+
+    def job(self, model="FVBWA", aggregator="EAA", **overrides) -> Job:
+        return Job.parse(
+            self.job_text(model, aggregator, **overrides), self.data_file, self.partition_file, device="cpu"
+        )
+
+    def run(self, job: Job, name: str = "cell", processes: int = 1, **arguments):
+        """Train; return the whole result, what of it must be the same in every run, and the model file's bytes."""
+        run_cell(
+            job,
+            processes,
+            self.folder / f"{name}.json",
+            self.folder / f"{name}.safetensors",
+            self.checkpoints(name),
+            {"rounds": 1, "seconds": 0},
+            lambda loaded: {},
+            **arguments,
+        )
+        return self.read(name)
+
+    def read(self, name: str = "cell"):
+        result = json.loads((self.folder / f"{name}.json").read_text())
+        same = {key: value for key, value in result.items() if key not in ("environment", "timing", "checksum")}
+        return result, canonical_json(same), (self.folder / f"{name}.safetensors").read_bytes()
+
+    def checkpoints(self, name: str = "cell") -> Path:
+        return self.folder / "results" / "checkpoints" / name
+
+
+def _dataset() -> arrays.Dataset:
+    """Images with a bright corner that tells the label, in noise. The test set takes two evaluation tasks."""
+    generator = np.random.default_rng(0)
+    made = []
+    for size in (sum(SIZES), 600):
+        labels = generator.permutation(np.arange(size) % 3)
+        images = generator.integers(0, 120, (size, 1, 16, 16), dtype=np.uint8)
+        for image, label in zip(images, labels, strict=True):
+            image[0, 8 * (label // 2) :, 8 * (label % 2) :][:8, :8] += 80
+        made += [images, labels]
+    return arrays.Dataset(*made)
+
+
+@pytest.fixture(scope="session")
+def tiny_files(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    dataset = _dataset()
+    (folder / "data").mkdir()
+    arrays.save(dataset, folder / "data" / "tiny.npz")
+    job = {"dataset": "tiny", "name": "uneven", "clients": len(SIZES), "seed": SEED, "settings": {"strategy": "iid"}}
+    offsets = np.concatenate([[0], np.cumsum(SIZES)])
+    indices = np.random.default_rng(1).permutation(sum(SIZES))
+    partition = Partition(indices, offsets, {**job, "data": dataset.content_hash()})
+    files.save(partition, dataset.train_labels, folder / "partition.npz")
+    return folder
+
+
+@pytest.fixture
+def tiny(tiny_files, tmp_path) -> TinyFederation:
+    (tmp_path / "data").symlink_to(tiny_files / "data")
+    (tmp_path / "partition.npz").symlink_to(tiny_files / "partition.npz")
+    return TinyFederation(tmp_path)
