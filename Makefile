@@ -1,16 +1,25 @@
 # make demo    the paper's tables on a small data set, in minutes
 # make test    everything is checked
+# make test-quick    the inner loop: without workflow, faults, browser, TeX and SLURM; in a minute or two
 # make check   style and types
 # make bench   speed and memory, about ten minutes
-# make setup   what both share: a virtual environment in .venv with pinned packages
+# make setup   what all share: a virtual environment in .venv with pinned packages and the command `bflp`
 
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 export PATH := $(BIN):$(PATH)
 
-.PHONY: setup demo test check bench lock clean
+# A file's tests share what they set up.
+PYTEST := "$(BIN)/python" -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-setup: .venv/installed
+.PHONY: setup demo test test-quick check bench lock clean
+
+setup: .venv/bin/bflp
+
+# The project itself, where it stands; this needs no network.
+.venv/bin/bflp: .venv/installed
+	@"$(BIN)/pip" install --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable . && touch $@
+	@echo "Set-up is done."
 
 .venv/installed: envs/requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -24,15 +33,17 @@ setup: .venv/installed
 	@test -f .venv/installed \
 	  || { echo "error: the packages could not be installed, pip says above why; try again with: make setup"; exit 1; }
 	@"$(BIN)/python" -c 'import torch, torchvision, snakemake' || { rm -f .venv/installed; exit 1; }
-	@echo "Set-up is done."
 
 demo: setup
 	@echo "Training 48 small cells: 12 rows x 2 partitions x 2 seeds"
 	@"$(BIN)/snakemake" --cores all --configfile examples/demo.yaml --quiet rules reason host
-	@"$(BIN)/python" workflow/scripts/tables.py --configfile examples/demo.yaml --show
+	@"$(BIN)/bflp" tables --configfile examples/demo.yaml --show
 
 test: setup
-	@"$(BIN)/python" -m pytest
+	@$(PYTEST)
+
+test-quick: setup
+	@$(PYTEST) -m "not slow"
 
 check: setup
 	@"$(BIN)/ruff" check . && "$(BIN)/ruff" format --check . && "$(BIN)/snakefmt" --check Snakefile && "$(BIN)/mypy"

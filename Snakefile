@@ -1,9 +1,14 @@
-# The whole flow: prepare -> partition -> train -> merge -> tables, figures, overview; `--report` shows them on a page.
+# The whole flow: prepare -> partition -> train -> evaluate -> merge -> tables, figures, overview; `--report` shows them
+# on a page.
 # What to run and how is in config.yaml; `snakemake -n` lists the jobs.
 import gc
+import os
 import shlex
 import sys
 from pathlib import Path
+
+# Before numpy is imported: no program takes more threads than it was given.
+os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
 from snakemake.settings.types import DeploymentMethod
 
@@ -14,12 +19,12 @@ gc.set_threshold(200_000, 20, 20)
 
 from bflp.cli.common import check_config_files, plan_of
 from bflp.errors import run_program
-from bflp.grid.plan import Cell
-from bflp.reporting.pdf import find_latex
+from bflp.grid.cell import Cell
+from bflp.provenance.replaced import announce
+from bflp.reporting.figures import MODULES, figures_of
 from bflp.reporting.overview import PAGES
-from bflp.reporting.figures import kinds
-from bflp.reporting.tables import table_names
-from bflp.reporting.titles import block_title, dataset_title, federation_title, table_title
+from bflp.reporting.pdf import find_latex
+from bflp.reporting.titles import block_title, dataset_title, federation_title, table_titles
 
 run_program(lambda: check_config_files([*workflow.overwrite_configfiles, "config.yaml"]))
 
@@ -36,7 +41,7 @@ RESULTS, DATA = SETTINGS.results_dir, SETTINGS.data_dir
 CELL = "{dataset}/{partition}/{clients}/{model}/{aggregator}/seed{seed}"
 BLOCK = "{dataset}/{partition}/{clients}"
 PARTITION = "{dataset}/{partition}/{clients}/seed{seed}"
-# Made anew where Snakemake's records are lost and the results are of other settings or code: merging then says so.
+# Missing where Snakemake's records are lost and the results are of other settings or code: merging then says so.
 MERGED = f"{RESULTS}/.merged/{PLAN.identity()}"
 # With conda the environment's python is first in the path; else jobs use the python that runs Snakemake.
 CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
@@ -44,7 +49,7 @@ PYTHON = "python" if CONDA else sys.executable
 
 
 class Unrecorded:
-    """A param that is no reason to run a job again: Snakemake records plain values only, and fills in only strings."""
+    """A param excluded from the rerun triggers: Snakemake records plain values only, and fills in only strings."""
 
     def __init__(self, text):
         self.text = text
@@ -53,20 +58,31 @@ class Unrecorded:
         return self.text
 
 
-def program(script, *arguments):
+def program(verb, *arguments):
     """The start of a command."""
-    command = [PYTHON, Path(workflow.basedir, "workflow", "scripts", script), *arguments]
-    return Unrecorded(shlex.join(map(str, command)))
+    return Unrecorded(
+        shlex.join(map(str, [PYTHON, Path(workflow.basedir, "workflow", "scripts", "run.py"), verb, *arguments]))
+    )
 
 
 def cell_of(wildcards):
-    names = ("dataset", "partition", "clients", "model", "aggregator", "seed")
-    values = {name: wildcards[name] for name in names}
-    return Cell(**{**values, "clients": int(wildcards.clients), "seed": int(wildcards.seed)})
+    names = ("dataset", "partition", "clients", "model", "aggregator")
+    return run_program(lambda: PLAN.known(Cell(*(wildcards[name] for name in names), int(wildcards.seed))))
 
 
 def block_of(wildcards):
-    return wildcards.dataset, wildcards.partition, int(wildcards.clients)
+    return run_program(lambda: PLAN.known_block(wildcards.dataset, wildcards.partition, wildcards.clients))
+
+
+def partition_job(wildcards):
+    names = wildcards.dataset, wildcards.partition
+    return run_program(lambda: PLAN.partition_job(*names, int(wildcards.clients), int(wildcards.seed)))
+
+
+def ood_files(dataset):
+    """The out-of-distribution data set beside a data set, and the summary that tells when it was prepared again."""
+    name = SETTINGS.out_of_distribution(dataset)
+    return ([f"{DATA}/{name}.npz"], [f"{DATA}/{name}.json"]) if name else ([], [])
 
 
 def page(path, caption, category, **labels):
@@ -74,21 +90,23 @@ def page(path, caption, category, **labels):
     return report(path, caption=f"workflow/report/{caption}.rst", category=category, labels=labels)
 
 
-TABLES = expand(f"{RESULTS}/tables/{{name}}.{{kind}}", name=table_names(SETTINGS), kind=["tex", "md", "html"])
+TITLES = table_titles(PLAN)
+TABLES = expand(f"{RESULTS}/tables/{{name}}.{{kind}}", name=TITLES, kind=["tex", "md", "html"])
 FIGURES = [
-    f"{RESULTS}/figures/{'/'.join(map(str, block))}/{kind.name}.{suffix}"
+    f"{RESULTS}/figures/{'/'.join(map(str, block))}/{name}.{suffix}"
     for block in PLAN.blocks()
-    for kind in kinds(SETTINGS)
+    for name in figures_of(PLAN)
     for suffix in ("pdf", "svg")
 ]
+EVALUATED = [PLAN.paths.evaluated(*block) for block in PLAN.blocks()]
 OVERVIEW = expand(f"{RESULTS}/overview/{{name}}.html", name=PAGES)
 
 
 wildcard_constraints:
     dataset="[^/]+",
     partition="[^/]+",
-    clients=r"\d+",
-    model="[A-Z]+",
+    clients="[^/]+",
+    model="[^/]+",
     aggregator=r"\w+",
     seed=r"\d+",
     processes=r"\d+",
@@ -107,7 +125,12 @@ localrules:
     overview,
     round_time,
     round_time_figure,
+    statistics,
     comparison,
+
+
+onstart:
+    announce(PLAN)
 
 
 rule all:
@@ -124,7 +147,7 @@ rule prepare_all:
 
 
 rule prepare:
-    # A source file is no input: its content's hash is in the job, so it may be touched or moved.
+    # A source file is not an input: its content's hash is in the job, so it may be touched or moved.
     output:
         data=f"{DATA}/{{dataset}}.npz",
         summary=f"{DATA}/{{dataset}}.json",
@@ -135,8 +158,8 @@ rule prepare:
     conda:
         "envs/bflp.yaml"
     params:
-        program=program("prepare.py", "--settings", SETTINGS.canonical()),
-        job=lambda wildcards: PLAN.prepare_job(wildcards.dataset),
+        program=program("prepare", "--settings", SETTINGS.canonical()),
+        job=lambda wildcards: run_program(lambda: PLAN.prepare_job(wildcards.dataset)),
     shell:
         "{params.program} {wildcards.dataset:q} > {log:q} 2>&1"
 
@@ -155,10 +178,8 @@ rule partition:
     conda:
         "envs/bflp.yaml"
     params:
-        program=program("partition.py"),
-        job=lambda wildcards: PLAN.partition_job(
-            wildcards.dataset, wildcards.partition, int(wildcards.clients), int(wildcards.seed)
-        ),
+        program=program("partition"),
+        job=partition_job,
     shell:
         "{params.program} --job {params.job:q} --data {input.data:q} --output {output.indices:q} > {log:q} 2>&1"
 
@@ -166,13 +187,12 @@ rule partition:
 rule train:
     input:
         # Snakemake compares large files by time only, so a mere touch would count: these are ancient. At least one input
-        # must not be, since Snakemake does not look at the params of a job all of whose inputs that are made anew are
-        # ancient. The partition is small, and is made anew where the data are.
+        # must not be, since Snakemake does not look at the params of a job all of whose inputs that are made again are
+        # ancient. The partition is small, and is made again where the data are.
         data=ancient(f"{DATA}/{{dataset}}.npz"),
-        partition=f"{RESULTS}/partitions/{PARTITION}.npz",
-        ood=ancient([PLAN.ood_file()] if PLAN.ood_file() else []),
-        ood_summary=[PLAN.ood_file().with_suffix(".json")] if PLAN.ood_file() else [],
+        partition=lambda wildcards: PLAN.partition_file(cell_of(wildcards)),
     output:
+        # The evaluation that it writes, too, is not an output: `evaluate` replaces it in place.
         result=f"{RESULTS}/cells/{CELL}.json",
         model=f"{RESULTS}/cells/{CELL}.safetensors",
     log:
@@ -184,26 +204,56 @@ rule train:
     threads: SETTINGS.processes
     resources:
         gpu=0 if SETTINGS.device == "cpu" else 1,
+        attempt=lambda wildcards, attempt: attempt,
     params:
         program=program(
-            "train.py",
+            "train",
             *("--device", SETTINGS.device),
             *("--cells-per-gpu", SETTINGS.cells_per_gpu),
             *("--on-divergence", SETTINGS.on_divergence),
-            *("--checkpoint", SETTINGS.checkpoint.model_dump_json()),
-            *(("--ood", PLAN.ood_file()) if PLAN.ood_file() else ()),
+            *("--checkpoint-seconds", SETTINGS.checkpoint_seconds),
         ),
-        checkpoints=f"{RESULTS}/checkpoints/{CELL}",
+        # What it needs beside the job's string, and what is not a reason to train again.
+        evaluation=lambda wildcards: Unrecorded(PLAN.evaluation_text(cell_of(wildcards))),
+        folder=Unrecorded(RESULTS),
         job=lambda wildcards: PLAN.job(cell_of(wildcards)),
     shell:
-        "{params.program} --job {params.job:q} --processes {threads} --data {input.data:q}"
-        " --partition {input.partition:q} --result {output.result:q} --model {output.model:q}"
-        " --checkpoint-folder {params.checkpoints:q} > {log:q} 2>&1"
+        "{params.program} --job {params.job:q} --evaluation {params.evaluation:q} --processes {threads}"
+        " --attempt {resources.attempt} --data {input.data:q} --partition {input.partition:q}"
+        " --results {params.folder:q} > {log:q} 2>&1"
+
+
+rule evaluate:
+    # One job per block of cells: only those are evaluated whose evaluation is missing or of something else.
+    input:
+        cells=lambda wildcards: [
+            file
+            for cell in PLAN.block(*block_of(wildcards))
+            for file in (PLAN.paths.result(cell), PLAN.paths.model(cell))
+        ],
+        data=ancient(f"{DATA}/{{dataset}}.npz"),
+        ood=lambda wildcards: ancient(ood_files(wildcards.dataset)[0]),
+        ood_summary=lambda wildcards: ood_files(wildcards.dataset)[1],
+    output:
+        f"{RESULTS}/evaluated/{BLOCK}.json",
+    log:
+        f"{RESULTS}/logs/evaluate/{BLOCK}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/evaluate/{BLOCK}.tsv"
+    conda:
+        "envs/bflp.yaml"
+    resources:
+        gpu=0 if SETTINGS.device == "cpu" else 1,
+    params:
+        program=program("evaluate", "--settings", SETTINGS.canonical()),
+        job=lambda wildcards: PLAN.evaluation_job(*block_of(wildcards)),
+    shell:
+        "{params.program} --block {wildcards.dataset:q}/{wildcards.partition:q}/{wildcards.clients:q} > {log:q} 2>&1"
 
 
 rule merge:
     input:
-        [PLAN.result_file(cell) for cell in PLAN.cells],
+        EVALUATED,
     output:
         results=f"{RESULTS}/results.csv",
         merged=MERGED,
@@ -214,8 +264,8 @@ rule merge:
     conda:
         "envs/bflp.yaml"
     params:
-        program=program("merge.py", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.results.frame"),
+        program=program("merge", "--settings", SETTINGS.canonical()),
+        job=PLAN.summary_job("bflp.results.merged"),
     shell:
         "{params.program} > {log:q} 2>&1"
 
@@ -227,10 +277,7 @@ rule tables:
         summaries=expand(f"{DATA}/{{dataset}}.json", dataset=SETTINGS.grid.datasets),
     output:
         [file for file in TABLES if not file.endswith(".html")],
-        [
-            page(f"{RESULTS}/tables/{name}.html", "table", "Tables", Table=table_title(name))
-            for name in table_names(SETTINGS)
-        ],
+        [page(f"{RESULTS}/tables/{name}.html", "table", "Tables", Table=title) for name, title in TITLES.items()],
     log:
         f"{RESULTS}/logs/tables.log",
     benchmark:
@@ -238,8 +285,8 @@ rule tables:
     conda:
         "envs/bflp.yaml"
     params:
-        program=program("tables.py", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.reporting.tables"),
+        program=program("tables", "--settings", SETTINGS.canonical()),
+        job=PLAN.summary_job("bflp.reporting.tables", "bflp.reporting.formats"),
     shell:
         "{params.program} > {log:q} 2>&1"
 
@@ -262,7 +309,7 @@ rule tables_pdf:
     conda:
         "envs/bflp.yaml"
     params:
-        program=program("tables_pdf.py", "--settings", SETTINGS.canonical()),
+        program=program("tables-pdf", "--settings", SETTINGS.canonical()),
         job=PLAN.summary_job("bflp.reporting.pdf"),
     shell:
         "{params.program} > {log:q} 2>&1"
@@ -275,19 +322,19 @@ rule figures:
 
 rule draw:
     input:
-        cells=lambda wildcards: [PLAN.result_file(cell) for cell in PLAN.block(*block_of(wildcards))],
+        evaluated=f"{RESULTS}/evaluated/{BLOCK}.json",
         counts=lambda wildcards: PLAN.partition_file(PLAN.block(*block_of(wildcards))[0]).with_suffix(".csv"),
     output:
-        [f"{RESULTS}/figures/{BLOCK}/{kind.name}.pdf" for kind in kinds(SETTINGS)],
+        [f"{RESULTS}/figures/{BLOCK}/{name}.pdf" for name in figures_of(PLAN)],
         [
             report(
-                f"{RESULTS}/figures/{BLOCK}/{kind.name}.svg",
-                caption=f"workflow/report/{kind.name}.rst",
-                category=lambda wildcards: federation_title(wildcards.partition, int(wildcards.clients)),
+                f"{RESULTS}/figures/{BLOCK}/{name}.svg",
+                caption=f"workflow/report/{name}.rst",
+                category=lambda wildcards: federation_title(wildcards.partition, wildcards.clients),
                 subcategory=lambda wildcards: dataset_title(wildcards.dataset),
-                labels={"Figure": kind.title},
+                labels={"Figure": figure.title},
             )
-            for kind in kinds(SETTINGS)
+            for name, figure in figures_of(PLAN).items()
         ],
     log:
         f"{RESULTS}/logs/figures/{BLOCK}.log",
@@ -296,11 +343,11 @@ rule draw:
     conda:
         "envs/bflp.yaml"
     params:
-        program=program("figures.py", "--settings", SETTINGS.canonical()),
-        job=PLAN.figures_job(),
+        program=program("figures", "--settings", SETTINGS.canonical()),
+        job=PLAN.figures_job(MODULES),
         title=lambda wildcards: block_title(*block_of(wildcards)),
     shell:
-        "{params.program} --block {wildcards.dataset:q}/{wildcards.partition:q}/{wildcards.clients} > {log:q} 2>&1"
+        "{params.program} --block {wildcards.dataset:q}/{wildcards.partition:q}/{wildcards.clients:q} > {log:q} 2>&1"
 
 
 rule overview:
@@ -316,7 +363,7 @@ rule overview:
     conda:
         "envs/bflp.yaml"
     params:
-        program=program("overview.py", "--settings", SETTINGS.canonical()),
+        program=program("overview", "--settings", SETTINGS.canonical()),
         settings=SETTINGS.canonical(),
         job=PLAN.summary_job("bflp.reporting.overview"),
     shell:
@@ -326,7 +373,7 @@ rule overview:
 rule measure_round_time:
     input:
         data=ancient(f"{DATA}/{{dataset}}.npz"),
-        partition=f"{RESULTS}/partitions/{PARTITION}.npz",
+        partition=lambda wildcards: PLAN.partition_file(cell_of(wildcards)),
     output:
         f"{RESULTS}/round_time/{CELL}-processes{{processes}}.json",
     log:
@@ -340,7 +387,7 @@ rule measure_round_time:
     resources:
         gpu=0 if SETTINGS.device == "cpu" else 1,
     params:
-        program=program("round_time.py", "--device", SETTINGS.device),
+        program=program("round-time", "--device", SETTINGS.device),
         job=lambda wildcards: PLAN.job(cell_of(wildcards)),
         rounds=SETTINGS.round_time.rounds,
     shell:
@@ -350,7 +397,7 @@ rule measure_round_time:
 
 rule round_time:
     input:
-        [PLAN.round_time_file(cell, processes) for cell, processes in PLAN.round_time_cells()],
+        [PLAN.paths.round_time(cell, processes) for cell, processes in PLAN.round_time_cells()],
     output:
         f"{RESULTS}/round_time.csv",
         expand(f"{RESULTS}/tables/round_time.{{kind}}", kind=["tex", "md"]),
@@ -362,8 +409,8 @@ rule round_time:
     conda:
         "envs/bflp.yaml"
     params:
-        program=program("round_time_table.py", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.reporting.tables"),
+        program=program("round-time-table", "--settings", SETTINGS.canonical()),
+        job=PLAN.summary_job("bflp.reporting.tables", "bflp.reporting.formats"),
     shell:
         "{params.program} > {log:q} 2>&1"
 
@@ -381,10 +428,35 @@ rule round_time_figure:
     conda:
         "envs/bflp.yaml"
     params:
-        program=program("figures.py", "--settings", SETTINGS.canonical()),
+        program=program("figures", "--settings", SETTINGS.canonical()),
         job=PLAN.summary_job("bflp.reporting.figures.round_time"),
     shell:
         "{params.program} --round-time {input:q} > {log:q} 2>&1"
+
+
+rule statistics:
+    input:
+        results=f"{RESULTS}/results.csv",
+        merged=MERGED,
+    output:
+        expand(f"{RESULTS}/tables/{{name}}.{{kind}}", name=["statistics", "statistics_blocks"], kind=["tex", "md"]),
+        page(f"{RESULTS}/tables/statistics.html", "statistics", "Statistics", What="Over all blocks"),
+        page(f"{RESULTS}/tables/statistics_blocks.html", "statistics", "Statistics", What="Block by block"),
+        expand(f"{RESULTS}/figures/{{name}}.pdf", name=["differences", "ranks"]),
+        page(f"{RESULTS}/figures/differences.svg", "statistics", "Statistics", What="Differences"),
+        page(f"{RESULTS}/figures/ranks.svg", "statistics", "Statistics", What="Average ranks"),
+    log:
+        f"{RESULTS}/logs/statistics.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/statistics.tsv"
+    conda:
+        "envs/bflp.yaml"
+    params:
+        program=program("statistics", "--settings", SETTINGS.canonical()),
+        job=PLAN.summary_job("bflp.reporting.statistics.words", "bflp.reporting.figures.rank_diagram"),
+        settings=SETTINGS.statistics.model_dump_json(),
+    shell:
+        "{params.program} > {log:q} 2>&1"
 
 
 rule comparison:
@@ -403,7 +475,7 @@ rule comparison:
     conda:
         "envs/bflp.yaml"
     params:
-        program=program("comparison.py", "--settings", SETTINGS.canonical()),
+        program=program("comparison", "--settings", SETTINGS.canonical()),
         job=PLAN.summary_job("bflp.paper.claims"),
     shell:
         "{params.program} > {log:q} 2>&1"

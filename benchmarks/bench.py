@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,26 +23,25 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.memory import peak_memory
+from benchmarks.memory import HEADERS, peak_memory
 from benchmarks.plain_loop import PlainLoop
-from bflp.aggregators import built_in
+from bflp.aggregators import names
 from bflp.datasets import prepared as arrays
 from bflp.engine.server import Aggregator
-from bflp.files import canonical_json
+from bflp.engine.work import Broadcast, Train, evaluation_tasks
 from bflp.grid.job import Job
-from bflp.networks.layout import Layout
+from bflp.grid.plan import Plan
+from bflp.networks.lenet import LeNetLayout
 from bflp.partition import files
 from bflp.rng import torch_generator
 from bflp.runtime import pool
-from bflp.runtime.worker import chunks
+from bflp.runtime.inputs import Assignment
+from bflp.runtime.rule import checked_rule
+from bflp.settings.schema import Settings
 
 IMAGES, TEST_IMAGES, SHAPE, CLIENTS, ACTIVE = 60000, 10000, (1, 28, 28), 100, 10
 TRAINING = {"local_epochs": 10, "batch_size": 64, "learning_rate": 0.01, "momentum": 0.9, "weight_decay": 1e-5}
-POSTERIOR = {
-    "prior": {"mean": 0.0, "standard_deviation": 1.0},
-    "log_variance": {"initial": -9.0, "bounds": [-8.0, 8.0], "enforce": "clamp"},
-    "ppa_population": 1000,
-}
+SAMPLES = 10  # Monte Carlo samples
 
 
 def make_inputs(folder: Path) -> tuple[Path, Path]:
@@ -57,17 +56,22 @@ def make_inputs(folder: Path) -> tuple[Path, Path]:
     return folder / "random.npz", folder / "iid.npz"
 
 
-def make_job(model: str, aggregator: str, data: Path, partition: Path, device: str) -> Job:
-    """A cell's job as the workflow would make it."""
-    cell = {"dataset": "random", "partition": "iid", "clients": CLIENTS, "model": model, "aggregator": aggregator}
-    settings = {"augment": None, "training": TRAINING, "evaluation": {"ece_bins": 100, "monte_carlo_samples": 10}}
-    if model == "FVBA":
-        settings["posterior"] = POSTERIOR
-    text = canonical_json({"cell": {**cell, "seed": 0}, "settings": settings, "fingerprint": ""})
-    return Job.parse(text, data, partition, device)
+def assignment(model: str, rule: str | None, data: Path, partition: Path, device: str) -> Assignment:
+    """A cell's work as the workflow would give it. rule: an aggregator, or None."""
+    grid = {"datasets": ["random"], "partitions": ["iid"], "clients": [CLIENTS], "models": [model], "seeds": [0]}
+    sections = {
+        "grid": {**grid, "aggregators": [rule] if rule else []},
+        "datasets": {"random": {"source": str(data)}},
+        "partitions": {"iid": {"strategy": "iid"}},
+        "setups": {CLIENTS: {"fraction": ACTIVE / CLIENTS, "rounds": 1}},
+        "training": TRAINING,
+        "evaluation": {"monte_carlo_samples": SAMPLES},
+    }
+    plan = Plan(Settings.parse(sections))
+    return Assignment(Job.parse(plan.job(plan.cells[0])), data, partition, device)
 
 
-def interleaved(functions: list[Callable[[], object]], repeats: int) -> list[float]:
+def interleaved(functions: Sequence[Callable[[], object]], repeats: int) -> list[float]:
     """Median seconds of each function; they take turns, after one untimed turn each."""
     times: list[list[float]] = [[] for _ in functions]
     for turn in range(repeats + 1):
@@ -81,37 +85,39 @@ def interleaved(functions: list[Callable[[], object]], repeats: int) -> list[flo
 
 def bench_rounds(model: str, processes: int, data: Path, partition: Path, repeats: int, device: str) -> list[object]:
     """model, processes, seconds of the plain loop and of ours, ratio, samples per second and process, and so on."""
-    opened, parts = arrays.open_prepared(data), files.load(partition)
-    images = torch.from_numpy(np.array(opened.train_images)).float().div_(255)
-    labels = torch.from_numpy(opened.train_labels)
-    layout = Layout(SHAPE, 10, model == "FVBA")
+    assigned = assignment(model, "EAA" if model == "FVBA" else None, data, partition, device)
+    work = assigned.work()
+    layout, inputs = work.layout, work.inputs
+    assert isinstance(layout, LeNetLayout)
+    images = torch.from_numpy(np.array(inputs.train_inputs)).float().div_(255)
+    labels = torch.from_numpy(inputs.train_labels)
     vector = layout.initial_vector(-9.0, torch_generator(0, "initial model"))
-    clients = [torch.from_numpy(parts.client(client)) for client in range(ACTIVE)]
-    tasks = [("train", 1, client, 600.0) for client in range(ACTIVE)]
-    evaluation = [("evaluate", 1, chunk, 0.0) for chunk in chunks(TEST_IMAGES)]
+    clients = [torch.from_numpy(np.array(part)) for part in np.split(inputs.indices, inputs.offsets[1:-1])[:ACTIVE]]
+    tasks = [Train(1, client) for client in range(ACTIVE)]
+    evaluation = evaluation_tasks(TEST_IMAGES, 1, SAMPLES)
     plain = PlainLoop(layout, images, labels, TRAINING, processes, device)
-    job = make_job(model, "EAA" if model == "FVBA" else "none", data, partition, device)
     start = time.perf_counter()
-    with pool.pool(job, processes) as ours:
+    with pool.executor(assigned, work, processes) as ours:
         startup = time.perf_counter() - start
-        both = [lambda: plain.round(vector, clients), lambda: ours.run(vector, tasks)]
+        both = [lambda: plain.round(vector, clients), lambda: ours.run(Broadcast(vector), tasks)]
         plain_time, our_time = interleaved(both, repeats)
-        (evaluation_time,) = interleaved([lambda: ours.run(vector, evaluation)], repeats)
+        (evaluation_time,) = interleaved([lambda: ours.run(Broadcast(vector), evaluation)], repeats)
         # Before our pool ends, which ends all child processes of this one.
         plain.close()
-    samples = ACTIVE * 600 * TRAINING["local_epochs"] / our_time / processes
+    samples = ACTIVE * (IMAGES // CLIENTS) * TRAINING["local_epochs"] / our_time / processes
     return [model, processes, plain_time, our_time, our_time / plain_time, samples, evaluation_time, startup]
 
 
-def bench_aggregation(rule: str, data: Path, partition: Path, repeats: int) -> list[object]:
+def bench_aggregation(rule: str | None, data: Path, partition: Path, repeats: int) -> list[object]:
     """rule, milliseconds of an aggregation of ten clients."""
-    model = "FED" if rule == "none" else "FVBA"
-    layout = Layout(SHAPE, 10, model == "FVBA")
-    aggregator = Aggregator(make_job(model, rule, data, partition, "cpu"), layout)
-    vector = layout.initial_vector(-7.0, torch_generator(0, "initial model")).numpy()
-    vectors = vector + np.random.default_rng(0).normal(0, 0.01, (ACTIVE, layout.size)).astype(np.float32)
-    (seconds,) = interleaved([lambda: aggregator.combine(vectors, np.full(ACTIVE, 600), 1)], repeats)
-    return [rule, 1000 * seconds]
+    assigned = assignment("FVBA" if rule else "FED", rule, data, partition, "cpu")
+    layout = assigned.layout(arrays.open_prepared(data))
+    aggregator = Aggregator(assigned.settings(), layout, checked_rule(assigned))
+    vector = layout.initial_vector(-7.0, torch_generator(0, "initial model"))
+    changes = np.random.default_rng(0).normal(0, 0.01, (ACTIVE, layout.size)).astype(np.float32)
+    vectors, sizes = vector.numpy() + changes, np.full(ACTIVE, IMAGES // CLIENTS)
+    (seconds,) = interleaved([lambda: aggregator.combine(vectors, sizes, 1, vector)], repeats)
+    return [rule or "none", 1000 * seconds]
 
 
 def main() -> None:
@@ -129,7 +135,7 @@ def main() -> None:
             for model in ("FED", "FVBA"):
                 rows.append(bench_rounds(model, processes, data, partition, arguments.repeats, arguments.device))
                 print(*rows[-1], file=sys.stderr, flush=True)
-        rules = ["none", *built_in()]
+        rules = [None, *names()]
         aggregation = [bench_aggregation(rule, data, partition, max(arguments.repeats, 5)) for rule in rules]
     print(f"{platform.system()} {platform.machine()}, one thread per process, torch {torch.__version__}")
     headers = ["model", "processes", "plain s", "ours s", "ratio", "samples/s/process", "evaluation s", "start-up s"]
@@ -138,7 +144,7 @@ def main() -> None:
     print(tabulate.tabulate(aggregation, ["rule", "ms"], floatfmt=".1f"))
     if not arguments.no_memory:
         print("\nPeak memory of a job with two processes (PSS summed over its processes)")
-        print(tabulate.tabulate(peak_memory(), ["clients", "active", "rounds", "peak MB", "growth MB"], floatfmt=".0f"))
+        print(tabulate.tabulate(peak_memory(), HEADERS, floatfmt=".0f"))
 
 
 if __name__ == "__main__":

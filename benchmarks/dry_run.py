@@ -2,8 +2,10 @@
 
     python benchmarks/dry_run.py [--repeats 3]
 
-The paper's grid with 5 and with 50 seeds, in a copy of the project without any results. Seconds are the best of the
-repeats; beside them the seconds of one processor, which a busy machine stretches less.
+The paper's grid with 5 and with 50 seeds, in a copy of the project without any results. Beside it a toy workflow: as
+many jobs of one rule, with one output and one short string of params each, below which no workflow can come. Seconds
+are the best of the repeats; beside them the seconds of one processor, which a busy machine stretches less, and their
+ratio to the toy's.
 """
 
 from __future__ import annotations
@@ -22,7 +24,20 @@ import tabulate
 
 PROJECT = Path(__file__).resolve().parents[1]
 COPIED = ("Snakefile", "bflp", "config.yaml", "envs", "profiles", "workflow")
-COMMANDS = {"snakemake -n": ["-m", "snakemake", "-n"], "why.py": ["workflow/scripts/why.py"]}
+TOY = """
+JOBS = range({jobs})
+rule all:
+    input: expand("toy/{{job}}.json", job=JOBS)
+rule train:
+    output: "toy/{{job}}.json"
+    params: job=lambda wildcards: f"what job {{wildcards.job}} depends on"
+    shell: "train {{params.job:q}} > {{output}}"
+"""
+COMMANDS = {
+    "toy, snakemake -n": ["-m", "snakemake", "-n", "-s", "toy.smk"],
+    "snakemake -n": ["-m", "snakemake", "-n"],
+    "bflp why": ["workflow/scripts/run.py", "why"],
+}
 
 
 def main() -> None:
@@ -35,12 +50,15 @@ def main() -> None:
         for seeds in (5, 50):
             config = Path(folder, f"seeds{seeds}.yaml")
             config.write_text(f"grid: {{seeds: {list(range(seeds))}}}\n", encoding="utf-8")
+            Path(folder, "toy.smk").write_text(TOY.format(jobs=144 * seeds), encoding="utf-8")
+            toy = None
             for name, arguments in COMMANDS.items():
                 measured = [measure([*arguments, "--configfile", config.name], folder) for _ in range(repeats)]
-                rows.append([f"{144 * seeds:,}", name, *(f"{min(times):.1f}" for times in zip(*measured, strict=True))])
-    print(
-        tabulate.tabulate(rows, ["cells", "command", "seconds", "processor seconds"], "github", disable_numparse=True)
-    )
+                seconds, processor = map(min, zip(*measured, strict=True))
+                toy = toy or processor
+                rows.append([f"{144 * seeds:,}", name, f"{seconds:.1f}", f"{processor:.1f}", f"{processor / toy:.2f}"])
+    headers = ["cells", "command", "seconds", "processor seconds", "ratio"]
+    print(tabulate.tabulate(rows, headers, "github", disable_numparse=True))
     print(f"\n{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
 
 

@@ -25,41 +25,40 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bflp.cli.common import add_settings_arguments, settings_of
+from bflp.cli.arguments import add_settings_arguments
+from bflp.cli.common import settings_of
 from bflp.datasets.registry import BUILT_IN
 from bflp.engine.client import client_update
+from bflp.engine.settings import CellSettings
 from bflp.grid.plan import Plan
-from bflp.networks.layout import MAPS, Layout
-from bflp.networks.lenet import Network, Posterior
+from bflp.networks.lenet import MAPS, LeNet, LeNetLayout
+from bflp.networks.posterior import Posterior
 from bflp.rng import torch_generator
 
-SHAPES = {"fmnist": (1, 28, 28), "mnist": (1, 28, 28), "kmnist": (1, 28, 28)}
-COLOUR = (3, 32, 32)
 GPU_FLOPS, LAUNCH_SECONDS = 10e12, 5e-6  # sustained single precision on small products; a small kernel
 SAMPLES = 640
 
 
-def samples_trained(plan: Plan, dataset: str, clients: int) -> float:
+def samples_trained(dataset: str, settings: CellSettings) -> float:
     """Training samples that one cell passes through its network."""
-    setup = plan.settings.setups[clients]
-    active = max(1, round(setup.fraction * clients))
-    per_client = BUILT_IN[dataset].train_size / clients
-    return setup.rounds * active * per_client * plan.settings.training.local_epochs
+    per_client = BUILT_IN[dataset].train_size / settings.clients
+    return settings.rounds * settings.active * per_client * settings.training.local_epochs
 
 
-def seconds_per_sample(layout: Layout, settings: dict) -> tuple[float, int]:
+def seconds_per_sample(layout: LeNetLayout, settings: CellSettings) -> tuple[float, int]:
     """Median seconds per training sample in one process, and the torch operations of one step."""
-    network = Network(layout, Posterior(), "cpu")
+    network = LeNet(layout, Posterior(), "cpu")
     vector = layout.initial_vector(-9.0, torch_generator(0, "initial model"))
-    images, labels = torch.rand((SAMPLES, *layout.image_shape)), torch.arange(SAMPLES) % layout.labels
+    images = torch.randint(256, (SAMPLES, *layout.image_shape), dtype=torch.uint8)
+    labels = torch.arange(SAMPLES) % layout.labels
     times = []
     for turn in range(6):
         start = time.perf_counter()
-        client_update(network, vector, images, labels, settings, (0, 1, turn))
+        client_update(network, vector, images, labels, settings, 1, turn)
         times.append(time.perf_counter() - start)
-    epochs, batch = settings["training"]["local_epochs"], settings["training"]["batch_size"]
+    epochs, batch = settings.training.local_epochs, settings.training.batch_size
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        client_update(network, vector, images, labels, settings, (0, 1, 0))
+        client_update(network, vector, images, labels, settings, 1, 0)
     # Views and allocations launch nothing.
     free = (
         "view",
@@ -79,7 +78,7 @@ def seconds_per_sample(layout: Layout, settings: dict) -> tuple[float, int]:
     return statistics.median(times[1:]) / (SAMPLES * epochs), launches // (epochs * math.ceil(SAMPLES / batch))
 
 
-def operations_per_sample(layout: Layout) -> float:
+def operations_per_sample(layout: LeNetLayout) -> float:
     """Floating-point operations of a training step per sample: three products a layer, conv1 without input gradient."""
     channels, height, width = layout.image_shape
     first = 2 * (height - 4) * (width - 4) * MAPS[0] * 25 * channels
@@ -95,23 +94,21 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     plan = Plan(settings_of(arguments))
-    training = plan.settings.training.model_dump()
     rows, total_cpu, total_gpu = [], 0.0, 0.0
     for dataset in plan.settings.grid.datasets:
         for variational in (False, True):
-            cells = [cell for cell in plan.cells if cell.dataset == dataset and cell.variational is variational]
+            cells = [
+                cell for cell in plan.cells if cell.dataset == dataset and plan.has_posterior(cell.model) is variational
+            ]
             if not cells:
                 continue
-            layout = Layout(SHAPES.get(dataset, COLOUR), 10, variational)
-            augment = plan.settings.augment(dataset)
-            settings = {"training": training, "augment": augment.model_dump() if augment else None}
-            if variational:
-                settings["posterior"] = {"log_variance": plan.settings.posterior.log_variance.model_dump()}
-            seconds, launches = seconds_per_sample(layout, settings)
-            samples = samples_trained(plan, dataset, cells[0].clients)
+            layout = LeNetLayout(BUILT_IN[dataset].image_shape, BUILT_IN[dataset].labels, variational)
+            settings = [CellSettings.of(cell.seed, cell.aggregator, plan.cell_settings(cell)) for cell in cells]
+            seconds, launches = seconds_per_sample(layout, settings[0])
+            samples = statistics.mean(samples_trained(dataset, each) for each in settings)
             cpu = samples * seconds / arguments.processes
             arithmetic = samples * operations_per_sample(layout) / GPU_FLOPS
-            launching = samples / training["batch_size"] * launches * LAUNCH_SECONDS
+            launching = samples / settings[0].training.batch_size * launches * LAUNCH_SECONDS
             gpu = max(arithmetic, launching)
             total_cpu += cpu * len(cells)
             total_gpu += gpu * len(cells)

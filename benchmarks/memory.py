@@ -2,17 +2,19 @@
 
     python benchmarks/memory.py
 
-Runs cells on Fashion-MNIST's shape with two processes, ten active clients a round, and sums the proportional set size
-(shared pages counted once) over the job's processes, several times a second.
+Runs cells on Fashion-MNIST's shape with two processes, ten active clients a round, and one on large images; sums the
+proportional set size (shared pages counted once) over the job's processes, several times a second.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,32 +23,50 @@ import tabulate
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-IMAGES, ACTIVE = 60000, 10
-# (clients, rounds): the federation grows a hundredfold; then many rounds.
-RUNS = ((100, 5), (10000, 5), (10000, 500))
+SMALL = (60000, 10000, (28, 28))  # training images, test images, their shape
+LARGE = (5000, 500, (3, 224, 224))
+Run = tuple[tuple[int, int, tuple[int, ...]], int, int, int, int]
+# (images, clients, active, local epochs, rounds): the federation grows a hundredfold; then many rounds; then images so
+# large that a client's would take gigabytes as floating-point numbers.
+RUNS: tuple[Run, ...] = (
+    (SMALL, 100, 10, 10, 5),
+    (SMALL, 10000, 10, 10, 5),
+    (SMALL, 10000, 10, 10, 500),
+    (LARGE, 2, 1, 1, 1),
+)
+HEADERS = ["images", "clients", "active", "rounds", "peak MB", "growth MB"]
 
 
-def peak_memory() -> list[list[float | None]]:
-    """Rows: clients, active clients, rounds, peak MB, growth MB from the second to the last quarter of a long run."""
+def peak_memory(runs: Sequence[Run] = RUNS) -> list[list[object]]:
+    """Rows: HEADERS; growth: from the second to the last quarter of a long run."""
+    rows: list[list[object]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        generator = np.random.default_rng(0)
-        np.savez(
-            folder / "random.npz",
-            train_images=generator.integers(0, 256, (IMAGES, 28, 28), dtype=np.uint8),
-            train_labels=np.arange(IMAGES) % 10,
-            test_images=generator.integers(0, 256, (10000, 28, 28), dtype=np.uint8),
-            test_labels=np.arange(10000) % 10,
-        )
-        rows: list[list[float | None]] = []
-        for clients, rounds in RUNS:
-            peak, growth = _run(folder, clients, rounds)
+        for number, run in enumerate(runs):
+            images, clients, active, _, rounds = run
+            source = folder / f"{images[0]}.npz"
+            if not source.exists():
+                _write_images(source, *images)
+            peak, growth = _run(folder / str(number), source, *run[1:])
             # A short run still starts in its second quarter.
-            rows.append([clients, ACTIVE, rounds, peak, growth if rounds == max(r for _, r in RUNS) else None])
-        return rows
+            shape = "x".join(map(str, images[2]))
+            rows.append([f"{images[0]} of {shape}", clients, active, rounds, peak, growth if rounds > 100 else None])
+    return rows
 
 
-def _run(folder: Path, clients: int, rounds: int) -> tuple[float, float]:
+def _write_images(file: Path, train: int, test: int, shape: tuple[int, ...]) -> None:
+    generator = np.random.default_rng(0)
+    np.savez(
+        file,
+        train_images=generator.integers(0, 256, (train, *shape), dtype=np.uint8),
+        train_labels=np.arange(train) % 10,
+        test_images=generator.integers(0, 256, (test, *shape), dtype=np.uint8),
+        test_labels=np.arange(test) % 10,
+    )
+
+
+def _run(folder: Path, source: Path, clients: int, active: int, epochs: int, rounds: int) -> tuple[float, float]:
+    folder.mkdir()
     config = {
         "grid": {
             "datasets": ["random"],
@@ -56,18 +76,21 @@ def _run(folder: Path, clients: int, rounds: int) -> tuple[float, float]:
             "aggregators": ["EAA"],
             "seeds": [0],
         },
-        "datasets": {"random": {"source": str(folder / "random.npz")}},
+        "datasets": {"random": {"source": str(source)}},
         "partitions": {"iid": {"strategy": "iid"}},
-        "setups": {clients: {"fraction": ACTIVE / clients, "rounds": rounds}},
+        "setups": {clients: {"fraction": active / clients, "rounds": rounds}},
+        "training": {"local_epochs": epochs},
         "evaluation": {"every": max(1, rounds // 5)},
         "device": "cpu",
-        "results_dir": str(folder / f"results{clients}-{rounds}"),
+        "results_dir": str(folder / "results"),
         "data_dir": str(folder / "data"),
     }
     file = folder / "config.yaml"
     file.write_text(yaml.safe_dump(config), encoding="utf-8")
-    command = [sys.executable, str(ROOT / "workflow/scripts/train.py"), "--configfile", str(file), "--processes", "2"]
-    command += ["--cell", f"random/iid/{clients}/FVBWA/EAA/seed0"]
+    program = [sys.executable, str(ROOT / "workflow/scripts/run.py")]
+    subprocess.run([*program, "prepare", "random", "--configfile", str(file)], check=True, capture_output=True)
+    command = [*program, "train", "--configfile", str(file)]
+    command += ["--processes", "2", "--cell", f"random/iid/{clients}/FVBWA/EAA/seed0"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     totals = []
     while process.poll() is None:
@@ -92,4 +115,6 @@ def _proportional_set_size(pid: int) -> float:
 
 
 if __name__ == "__main__":
-    print(tabulate.tabulate(peak_memory(), ["clients", "active", "rounds", "peak MB", "growth MB"], floatfmt=".0f"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--large", action="store_true", help="only the large images")
+    print(tabulate.tabulate(peak_memory(RUNS[3:] if parser.parse_args().large else RUNS), HEADERS, floatfmt=".0f"))

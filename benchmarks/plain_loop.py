@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bflp.networks.layout import Layout
-from bflp.networks.lenet import Posterior
+from bflp.networks.lenet import LeNetLayout
+from bflp.networks.posterior import Posterior
 from tests.oracles.plain import LeNet
 
 _worker: dict[str, Any] = {}
 
 
-def _start(layout: Layout, images: Tensor, labels: Tensor, training: dict[str, Any], device: str) -> None:
+def _start(layout: LeNetLayout, images: Tensor, labels: Tensor, training: dict[str, Any], device: str) -> None:
     torch.set_num_threads(1)
     network = LeNet(layout, Posterior()).to(device)
     _worker.update(layout=layout, images=images.to(device), labels=labels.to(device), training=training)
@@ -42,7 +42,7 @@ def _train(task: tuple[Tensor, Tensor]) -> Tensor:
     images, labels, count = _worker["images"][indices], _worker["labels"][indices], len(indices)
     for _ in range(training["local_epochs"]):
         for chosen in torch.randperm(count).split(training["batch_size"]):
-            noise = torch.randn(len(chosen), layout.units, device=device) if layout.variational else None
+            noise = torch.randn(len(chosen), layout.noise_size, device=device) if layout.variational else None
             optimiser.zero_grad()
             network.loss(images[chosen], labels[chosen], noise, 1.0 / count).backward()
             optimiser.step()
@@ -54,7 +54,7 @@ class PlainLoop:
     """A pool of plain workers."""
 
     def __init__(
-        self, layout: Layout, images: Tensor, labels: Tensor, training: dict[str, Any], processes: int, device: str
+        self, layout: LeNetLayout, images: Tensor, labels: Tensor, training: dict[str, Any], processes: int, device: str
     ) -> None:
         context = multiprocessing.get_context("fork")
         self.pool = context.Pool(processes, _start, (layout, images, labels, training, device))

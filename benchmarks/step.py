@@ -1,10 +1,11 @@
-"""Milliseconds of a training step and seconds of a prediction: bflp.networks.lenet against standard layers.
+"""Milliseconds of a training step and seconds of a prediction: the hand-written LeNet, the general path, plain torch.
 
     python benchmarks/step.py [--profile] [--threads N] [--repeats N]
 
-The two alternate in one process, so that a busy machine slows both; medians and minima are over the repeats.
-A step is the gradient of a batch of 64 and the SGD update, with weight decay and momentum. Plain: nn.Module,
-autograd, torch.optim.SGD, and cross entropy with the KL divergence as a user would write them.
+They alternate in one process, so that a busy machine slows all; medians and minima are over the repeats. A step is the
+gradient of a batch of 64 and the SGD update, with weight decay and momentum. Plain: nn.Module, autograd,
+torch.optim.SGD, and cross entropy with the KL divergence as a user would write them. General: the same LeNet as a plain
+module that the product makes Bayesian.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 # The profiler's own messages.
@@ -23,9 +25,11 @@ from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bflp.networks.layout import Layout
-from bflp.networks.lenet import Network, Posterior
-from tests.oracles.plain import LeNet
+from bflp.networks import Network
+from bflp.networks.lenet import LeNet, LeNetLayout, build
+from bflp.networks.plain import PlainNetwork
+from bflp.networks.posterior import Posterior
+from tests.oracles.plain import LeNet as PlainLeNet
 
 BATCH = 64
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY = 0.01, 0.9, 1e-5
@@ -34,15 +38,15 @@ SHAPES = {"fmnist": (1, 28, 28), "cifar10": (3, 32, 32)}
 Step = Callable[[], object]
 
 
-def plain_step(layout: Layout, vector: torch.Tensor, images: torch.Tensor, labels: torch.Tensor) -> Step:
-    network = LeNet(layout, Posterior())
-    network.load_vector(layout, vector)
+def plain_step(layout: LeNetLayout, images: torch.Tensor, labels: torch.Tensor) -> Step:
+    network = PlainLeNet(layout, Posterior())
+    network.load_vector(layout, layout.initial_vector(-6.0, torch.Generator().manual_seed(0)))
     optimiser = torch.optim.SGD(
         network.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY, foreach=True
     )
 
     def step() -> None:
-        noise = torch.randn(BATCH, layout.units) if layout.variational else None
+        noise = torch.randn(BATCH, layout.noise_size) if layout.variational else None
         optimiser.zero_grad()
         network.loss(images, labels, noise, KL_WEIGHT).backward()
         optimiser.step()
@@ -50,11 +54,21 @@ def plain_step(layout: Layout, vector: torch.Tensor, images: torch.Tensor, label
     return step
 
 
-def fast_step(layout: Layout, vector: torch.Tensor, images: torch.Tensor, labels: torch.Tensor) -> Step:
-    network = Network(layout, Posterior(), "cpu")
-    vector, gradient = vector.clone(), torch.empty_like(vector)
-    velocity = torch.zeros_like(vector)
-    noise = torch.empty(BATCH, layout.units) if layout.variational else None
+def fast_step(layout: LeNetLayout, images: torch.Tensor, labels: torch.Tensor) -> Step:
+    return network_step(LeNet(layout, Posterior(), "cpu"), images, labels)
+
+
+def general_step(layout: LeNetLayout, images: torch.Tensor, labels: torch.Tensor) -> Step:
+    make = partial(build, layout.image_shape, layout.labels)
+    variational = "dense" if layout.variational else "none"
+    network = PlainNetwork("lenet", make, layout.image_shape, layout.labels, variational, Posterior(), "cpu")
+    return network_step(network, images, labels)
+
+
+def network_step(network: Network, images: torch.Tensor, labels: torch.Tensor) -> Step:
+    vector = network.layout.initial_vector(-6.0, torch.Generator().manual_seed(0))
+    gradient, velocity = torch.empty_like(vector), torch.zeros_like(vector)
+    noise = torch.empty(BATCH, network.layout.noise_size) if network.layout.noise_size else None
 
     def step() -> None:
         if noise is not None:
@@ -86,49 +100,49 @@ def interleaved(steps: list[Step], repeats: int, count: int = 10) -> list[list[f
 
 
 def compare_steps(repeats: int) -> None:
-    title = f"ms per step, batch {BATCH}"
-    print(f"{title:32} {'plain':>8} {'ours':>8} {'ratio':>7}   {'minima':>16} {'ratio':>7}")
+    names = [make.__name__.removesuffix("_step") for make in MAKERS]
+    ratios = [f"{name} / fast" for name in names[1:]]
+    print(f"{f'ms per step, batch {BATCH}':24}", *(f"{name:>14}" for name in (*names, *ratios)))
     for name, shape in SHAPES.items():
         for variational in (True, False):
-            layout, vector, images, labels = case(shape, variational, BATCH)
-            steps = [make(layout, vector, images, labels) for make in (plain_step, fast_step)]
-            plain, ours = interleaved(steps, repeats)
-            median = [statistics.median(times) for times in (plain, ours)]
-            title = f"{name}, {'variational' if variational else 'deterministic'}"
-            print(
-                f"{title:32} {median[0]:8.2f} {median[1]:8.2f} {median[1] / median[0]:7.2f}   "
-                f"{min(plain):8.2f} {min(ours):7.2f} {min(ours) / min(plain):7.2f}"
-            )
+            layout, images, labels = case(shape, variational, BATCH)
+            times = interleaved([make(layout, images, labels) for make in MAKERS], repeats)
+            for kind, of in (("median", statistics.median), ("minimum", min)):
+                found = [of(each) for each in times]
+                title = f"{name}, {'variational' if variational else 'deterministic'}"
+                cells = [f"{number:14.2f}" for number in (*found, *(number / found[0] for number in found[1:]))]
+                print(f"{title if kind == 'median' else '  minimum':24}", *cells)
 
 
 def time_prediction(repeats: int, images: int = 10_000, samples: int = 10) -> None:
     for chunk in (500, 1000):
-        layout, vector, pixels, _ = case(SHAPES["fmnist"], True, chunk)
-        network, generator = Network(layout, Posterior(), "cpu"), torch.Generator().manual_seed(0)
+        layout, pixels, _ = case(SHAPES["fmnist"], True, chunk)
+        network, generator = LeNet(layout, Posterior(), "cpu"), torch.Generator().manual_seed(0)
+        vector = layout.initial_vector(-6.0, torch.Generator().manual_seed(0))
         [times] = interleaved([lambda: network.predict(vector, pixels, samples, generator)], repeats, 4)  # noqa: B023
         seconds = statistics.median(times) * images / chunk / 1e3
         print(f"fmnist, predicting {images} images, {samples} samples, {chunk} at a time: {seconds:.3f} s")
 
 
-def case(
-    shape: tuple[int, int, int], variational: bool, batch: int
-) -> tuple[Layout, torch.Tensor, torch.Tensor, torch.Tensor]:
+def case(shape: tuple[int, int, int], variational: bool, batch: int) -> tuple[LeNetLayout, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    layout = Layout(shape, 10, variational)
-    vector = layout.initial_vector(-6.0, generator)
+    layout = LeNetLayout(shape, 10, variational)
     images = torch.rand(batch, *shape, generator=generator)
-    return layout, vector, images, torch.randint(layout.labels, (batch,), generator=generator)
+    return layout, images, torch.randint(layout.labels, (batch,), generator=generator)
 
 
 def print_profiles() -> None:
     for variational in (True, False):
-        for make in (plain_step, fast_step):
+        for make in MAKERS:
             step = make(*case(SHAPES["fmnist"], variational, BATCH))
             milliseconds(step, 10)
             with profile(activities=[ProfilerActivity.CPU]) as record:
                 milliseconds(step, 100)
             print(f"\n{make.__name__}, fmnist, variational={variational}, 100 steps")
             print(record.key_averages().table("self_cpu_time_total", row_limit=20, max_name_column_width=40))
+
+
+MAKERS = (fast_step, general_step, plain_step)
 
 
 def main() -> None:

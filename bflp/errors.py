@@ -1,4 +1,4 @@
-"""The errors that a person meets: each is one line that says what is wrong, where, and what to do."""
+"""The errors that a user sees: each is one line that says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class UserError(Exception):
-    """Something that the person can mend. Its text is shown alone, without a traceback."""
+    """An error that the user can fix. Its text is shown alone, without a traceback."""
 
 
 class ConfigError(UserError):

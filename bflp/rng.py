@@ -23,6 +23,8 @@ PURPOSES = (
     "aggregation",
     "evaluation noise",
     "out-of-distribution noise",
+    "held out",
+    "weight noise",
 )
 
 

@@ -2,6 +2,18 @@
 
 import os
 
+import pytest
+
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 
 pytest_plugins = ["tests.tiny_federation"]
+# They start programs: Snakemake, SLURM, TeX, a browser, or hundreds that are killed.
+SLOW = ("faults", "gpu", "workflow")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is slow, by folder, and let it start first: of several processes none is then left with it alone."""
+    for item in items:
+        if item.path.parent.name in SLOW:
+            item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)

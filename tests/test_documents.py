@@ -35,8 +35,8 @@ def commands() -> list[tuple[str, str]]:
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
         lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
-        lines += re.findall(r"`((?:snakemake|python|make) [^`]+)`", text)
-        lines += re.findall(r"^    ((?:snakemake|python) .+)$", text, re.MULTILINE)
+        lines += re.findall(r"`((?:snakemake|python|make|bflp) [^`]+)`", text)
+        lines += re.findall(r"^    ((?:snakemake|python|bflp) .+)$", text, re.MULTILINE)
         joined = "\n".join(lines).replace("\\\n", " ")
         found += [(document.name, line.split(" #")[0].strip()) for line in joined.splitlines()]
     return sorted({(name, line) for name, line in found if line and not line.startswith("#")})
@@ -50,9 +50,10 @@ def test_links_lead_to_files(document: Path) -> None:
 
 
 @cache
-def help_of(*command: str) -> str:
+def options_of(*command: str) -> set[str]:
+    """The options that a program's help names."""
     done = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout
+    return {*re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", done.stdout), "--help"}
 
 
 @pytest.mark.parametrize(("document", "line"), commands(), ids=lambda value: value[:60])
@@ -66,21 +67,23 @@ def test_commands_exist(document: str, line: str) -> None:
             if "=" not in target:
                 subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True)
     elif words[0] == "snakemake":
-        text = help_of(sys.executable, "-m", "snakemake")
-        assert options <= set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", text))
+        assert options <= options_of(sys.executable, "-m", "snakemake")
         rules = set(re.findall(r"^(?:rule|checkpoint) (\w+):", (ROOT / "Snakefile").read_text(encoding="utf-8"), re.M))
         for profile in re.findall(r"profiles/\w+", line):
             assert (ROOT / profile).is_dir()
         first = [word for word in words[1:] if not word.startswith("-")][:1]
         if len(words) > 1 and not words[1].startswith("-") and "." not in first[0] and "/" not in first[0]:
             assert first[0] in rules
+    elif words[0] == "bflp":
+        verb = [word for word in words[1:2] if not word.startswith("-")]
+        assert options <= options_of(sys.executable, "workflow/scripts/run.py", *verb)
     elif words[0] == "python":
         if words[1] == "-m":
             assert words[2].startswith("bflp.")
             assert ROOT.joinpath(*words[2].split(".")).with_suffix(".py").is_file()
         else:
             assert (ROOT / words[1]).is_file()
-            assert options <= set(re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", help_of(sys.executable, words[1])))
+            assert options <= options_of(sys.executable, words[1])
     elif words[0].startswith("benchmarks/"):
         assert (ROOT / words[0]).is_file()
     else:

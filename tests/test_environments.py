@@ -98,6 +98,8 @@ def test_the_conda_environment_has_the_pinned_versions() -> None:
 def test_the_running_environment_is_the_pinned_one() -> None:
     from importlib.metadata import version as installed_version
 
-    pinned = {canonicalize_name(requirement.name): requirement for requirement in PINNED if requirement.marker is None}
+    pinned = {
+        str(canonicalize_name(requirement.name)): requirement for requirement in PINNED if requirement.marker is None
+    }
     for name in ("torch", "torchvision", "numpy", "pandas", "pydantic", "snakemake", "safetensors"):
         assert pinned[name].specifier.contains(installed_version(name), prereleases=True), name

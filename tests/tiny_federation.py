@@ -1,24 +1,32 @@
 """A federation small enough to train in a fraction of a second: 16x16 images, three labels, four unequal clients."""
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from bflp.datasets import prepared as arrays
+from bflp.engine.settings import CellSettings
 from bflp.files import canonical_json
+from bflp.fingerprint import fingerprint
+from bflp.grid.coverage import partition_modules
 from bflp.grid.job import Job
-from bflp.grid.plan import Cell, Plan
+from bflp.grid.plan import Plan
 from bflp.partition import files
 from bflp.partition.files import Partition
-from bflp.runtime.cell import run_cell
+from bflp.runtime.inputs import Assignment
+from bflp.runtime.train import CellFiles, Options, train
 from bflp.settings.schema import Settings
 
 SIZES = (7, 80, 3, 30)  # the largest client is not the first
 LARGEST = 1
 SEED = 5
+BINS = 20
 
 
 @dataclass(frozen=True)
@@ -35,55 +43,76 @@ class TinyFederation:
     def partition_file(self) -> Path:
         return self.folder / "partition.npz"
 
-    def job_text(self, model="FVBWA", aggregator="EAA", **overrides) -> str:
-        """The job as the workflow would give it. overrides: of the settings' sections."""
-        sections = {
+    def plan(self, model="FVBWA", aggregator="EAA", **overrides) -> Plan:
+        """overrides: of the settings' sections."""
+        sections: dict[Any, Any] = {
             "setups": {len(SIZES): {"fraction": 0.75, "rounds": 3}},
             "training": {"local_epochs": 2, "batch_size": 16},
-            "evaluation": {"monte_carlo_samples": 2, "ece_bins": 20},
+            "evaluation": {"monte_carlo_samples": 2, "ece_bins": BINS},
         }
         for name, values in overrides.items():
             sections[name] = {**sections.get(name, {}), **values} if isinstance(values, dict) else values
-        variational = model in ("FVBA", "FVBWA")
         grid = {"datasets": ["tiny"], "partitions": ["uneven"], "clients": [len(SIZES)], "models": [model]}
-        settings = Settings.parse(
-            {
-                "grid": {**grid, "aggregators": [aggregator] if variational else [], "seeds": [SEED]},
-                "datasets": {"tiny": {"source": str(self.data_file)}},
-                "partitions": {"uneven": {"strategy": "iid"}},
-                **sections,
-            }
+        return Plan(
+            Settings.parse(
+                {
+                    "grid": {**grid, "aggregators": [aggregator] if aggregator else [], "seeds": [SEED]},
+                    "datasets": {"tiny": {"source": str(self.data_file)}},
+                    "partitions": {"uneven": {"strategy": "iid"}},
+                    "results_dir": str(self.folder / "results"),
+                    **sections,
+                }
+            )
         )
-        return Plan(settings).job(
-            Cell("tiny", "uneven", len(SIZES), model, aggregator if variational else "none", SEED)
-        )
+
+    def job_text(self, model="FVBWA", aggregator="EAA", **overrides) -> str:
+        """The job as the workflow would give it."""
+        plan = self.plan(model, aggregator, **overrides)
+        return plan.job(plan.cells[0])
 
     def job(self, model="FVBWA", aggregator="EAA", **overrides) -> Job:
-        return Job.parse(
-            self.job_text(model, aggregator, **overrides), self.data_file, self.partition_file, device="cpu"
-        )
+        return Job.parse(self.job_text(model, aggregator, **overrides))
 
-    def run(self, job: Job, name: str = "cell", processes: int = 1, **arguments):
+    def settings(self, model="FVBWA", aggregator="EAA", **overrides) -> CellSettings:
+        return self.assignment(self.job(model, aggregator, **overrides)).settings()
+
+    def assignment(self, job: Job) -> Assignment:
+        return Assignment(job, self.data_file, self.partition_file)
+
+    def files(self, name: str = "cell", **others: Path) -> CellFiles:
+        written = {
+            "result": self.folder / f"{name}.json",
+            "model": self.folder / f"{name}.safetensors",
+            "evaluation": self.folder / f"{name}.evaluation.json",
+            "progress": self.folder / "progress" / f"{name}.json",
+            # Runs of other names begin with nothing.
+            "kept": self.kept(name),
+        }
+        return CellFiles(self.data_file, self.partition_file, **{**written, **others})
+
+    def run(self, job: Job, name: str = "cell", processes: int = 1, partition: Path | None = None, **options):
         """Train; return the whole result, what of it must be the same in every run, and the model file's bytes."""
-        run_cell(
-            job,
-            processes,
-            self.folder / f"{name}.json",
-            self.folder / f"{name}.safetensors",
-            self.checkpoints(name),
-            {"rounds": 1, "seconds": 0},
-            lambda loaded: {},
-            **arguments,
-        )
+        evaluation = {"settings": {"ece_bins": BINS, "monte_carlo_samples": 2}, "fingerprint": "0" * 16}
+        chosen = {"processes": processes, "device": "cpu", "checkpoint_seconds": 0.0, **options}
+        # Jobs that name other code are tried, too.
+        with mock.patch("bflp.runtime.cell.check_code", return_value={}):
+            files = dataclasses.replace(self.files(name), partition=partition or self.partition_file)
+            train(job, files, Options(evaluation, **chosen))
         return self.read(name)
 
     def read(self, name: str = "cell"):
         result = json.loads((self.folder / f"{name}.json").read_text())
-        same = {key: value for key, value in result.items() if key not in ("environment", "timing", "checksum")}
-        return result, canonical_json(same), (self.folder / f"{name}.safetensors").read_bytes()
+        evaluation = json.loads((self.folder / f"{name}.evaluation.json").read_text())
+        same = {key: value for key, value in result.items() if key not in ("environment", "timing")}
+        same["evaluation"] = {key: value for key, value in evaluation.items() if key != "environment"}
+        return (
+            {**result, **evaluation, **result},
+            canonical_json(same),
+            (self.folder / f"{name}.safetensors").read_bytes(),
+        )
 
-    def checkpoints(self, name: str = "cell") -> Path:
-        return self.folder / "results" / "checkpoints" / name
+    def kept(self, name: str = "cell") -> Path:
+        return self.folder / "kept" / name
 
 
 def _dataset() -> arrays.Dataset:
@@ -106,6 +135,7 @@ def tiny_files(tmp_path_factory) -> Path:
     (folder / "data").mkdir()
     arrays.save(dataset, folder / "data" / "tiny.npz")
     job = {"dataset": "tiny", "name": "uneven", "clients": len(SIZES), "seed": SEED, "settings": {"strategy": "iid"}}
+    job["fingerprint"] = fingerprint(partition_modules("iid"))
     offsets = np.concatenate([[0], np.cumsum(SIZES)])
     indices = np.random.default_rng(1).permutation(sum(SIZES))
     partition = Partition(indices, offsets, {**job, "data": dataset.content_hash()})

@@ -13,6 +13,8 @@ import numpy as np
 
 from bflp.aggregators import AggregationSettings, Array
 
+READS = ()
+
 
 def aggregate(
     means: Array,

@@ -14,6 +14,8 @@ import numpy as np
 
 from bflp.aggregators import AggregationSettings, Array
 
+READS = ()
+
 
 def aggregate(
     means: Array,

@@ -12,6 +12,8 @@ import numpy as np
 from bflp.aggregators import AggregationSettings, Array
 from bflp.aggregators._floored_sum import floored_running_sum
 
+READS = ("arithmetic",)
+
 
 def aggregate(
     means: Array,

@@ -12,17 +12,31 @@ degrees of freedom (Cochran's theorem). Drawing these two gives the pooled mean 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Annotated
+
 import numpy as np
+from annotated_types import Ge, Lt
 from numpy.typing import NDArray
 
 from bflp.aggregators import AggregationSettings, Array
+
+READS = ("arithmetic",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(AggregationSettings):
+    """PPA's own setting."""
+
+    population: Annotated[int, Ge(2), Lt(2**31)] = 1000
+    """Size N of the population that is pooled."""
 
 
 def aggregate(
     means: Array,
     log_variances: Array,
     weights: Array,
-    settings: AggregationSettings,
+    settings: Settings,
     generator: np.random.Generator,
 ) -> tuple[Array, Array]:
     """means, log_variances [K, P], weights [K] -> mean [P], log variance [P].
@@ -37,7 +51,7 @@ def aggregate(
     if total < 2:
         raise ValueError(
             f"PPA: a population of {settings.population} leaves {total} samples for {len(weights)} clients when "
-            "the counts are truncated; raise posterior.ppa_population or set aggregation: exact"
+            "the counts are truncated; raise aggregators.PPA.population or set aggregation: exact"
         )
     sums, squares = np.zeros(means.shape[1]), np.zeros(means.shape[1])
     # Deviations are taken from a value near the pooled mean, since squares of large numbers would cancel badly.

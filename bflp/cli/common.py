@@ -1,31 +1,29 @@
-"""What the command-line programs share: how settings and data are found."""
+"""How verbs find settings, plan, cells and data from their arguments."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bflp.cli.rule_source import check_rules
-from bflp.datasets import prepared as arrays
+import yaml
+
+from bflp.datasets import prepared
+from bflp.datasets.source import check_source
 from bflp.errors import ConfigError, DataError
-from bflp.grid.plan import Plan
-from bflp.settings.schema import Settings, load, read_file
+from bflp.grid.cell import Cell
+from bflp.grid.plan import Block, Plan
+from bflp.provenance.state import describe_stale, states
+from bflp.provenance.state import listed as lines_of
+from bflp.results.frame import frame
+from bflp.settings.read import overlaid, read_file
+from bflp.settings.schema import Settings
 
-
-def add_settings_arguments(parser: argparse.ArgumentParser) -> None:
-    """--configfile for people, --settings for the workflow."""
-    parser.add_argument(
-        "--configfile",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="config files that are laid over config.yaml, as with snakemake --configfile",
-    )
-    parser.add_argument("--settings", help=argparse.SUPPRESS)
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
@@ -34,14 +32,79 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         try:
             return Settings.parse(json.loads(arguments.settings))
         except ValueError as error:
-            raise ConfigError(f"--settings is no JSON ({error})") from None
-    return load_over_default(arguments.configfile)
+            raise ConfigError(f"--settings is not JSON ({error})") from None
+    default, files = Path("config.yaml"), arguments.configfile
+    read = [default, *files] if default.exists() or not files else files
+    return Settings.parse(overlaid([*map(read_file, read), config_values(arguments.config)]))
 
 
-def load_over_default(files: Sequence[Path]) -> Settings:
-    """The settings of config.yaml with `files` laid over it, as snakemake reads them. Raises ConfigError."""
-    default = Path("config.yaml")
-    return load([default, *files] if default.exists() or not files else files)
+def plan_from(arguments: argparse.Namespace) -> Plan:
+    """The plan of the settings that the arguments name. Raises ConfigError."""
+    return Plan(settings_of(arguments))
+
+
+def config_values(entries: Sequence[str]) -> dict[Any, Any]:
+    """What `--config key=value ...` says, with values read as Snakemake reads them. Raises ConfigError."""
+    values = {}
+    for entry in entries:
+        key, equals, value = entry.partition("=")
+        if not equals or not key.isidentifier():
+            raise ConfigError(f"--config: {entry!r} must be KEY=VALUE, such as processes=2")
+        values[key] = _value(value.strip("'\""))
+    return values
+
+
+def _value(text: str) -> Any:
+    if text == "":
+        return None
+    for parse in (int, float, {"True": True, "False": False}.__getitem__, _texts):
+        try:
+            return parse(text)
+        except (ValueError, KeyError, yaml.YAMLError):
+            continue
+    return text
+
+
+def _texts(text: str) -> Any:
+    return yaml.load(text, yaml.BaseLoader)
+
+
+def cell_from(arguments: argparse.Namespace, plan: Plan) -> Cell:
+    """The cell that --cell names. Raises ConfigError when the grid does not hold it."""
+    cell = Cell.parse(arguments.cell)
+    if cell not in plan.cells:
+        files = ", ".join(map(str, arguments.configfile)) or "config.yaml"
+        raise ConfigError(f"the cell {cell} is not in the grid of {files}")
+    return cell
+
+
+def blocks_from(arguments: argparse.Namespace, plan: Plan) -> dict[str, Block]:
+    """The block that --block names, or all of the grid, by name. Raises ConfigError for a block that is not in it."""
+    blocks = {"/".join(block): block for block in plan.blocks()}
+    if arguments.block is None:
+        return blocks
+    if arguments.block not in blocks:
+        raise ConfigError(f"the block {arguments.block} is not in the grid (known: {', '.join(blocks)})")
+    return {arguments.block: blocks[arguments.block]}
+
+
+def listed(items: Sequence[object], most: int | None) -> str:
+    """A line for each item, indented; most: how many at most, or None."""
+    lines = [f"  {item}\n" for item in items[:most]]
+    more = f"  and {len(items) - len(lines)} more (--all lists them)\n" if len(items) > len(lines) else ""
+    return "".join(lines) + more
+
+
+def partial_frame(plan: Plan) -> pd.DataFrame:
+    """The tidy data frame of the cells that have run; says on stderr what is stale, damaged or not evaluated."""
+    found = [item for item in states(plan) if item.kind != "missing"]
+    wrong = [item for item in found if item.kind in ("stale", "damaged")]
+    if wrong:
+        print(f"warning: {describe_stale(wrong)}", file=sys.stderr)
+    unevaluated = [str(item.cell) for item in found if item.is_right and item.evaluation is None]
+    if unevaluated:
+        print(f"warning: not evaluated as wanted now (bflp evaluate):{lines_of(unevaluated)}", file=sys.stderr)
+    return frame((item.cell, item.result, item.evaluation) for item in found if item.result is not None)
 
 
 def check_config_files(files: Iterable[str | Path]) -> None:
@@ -55,7 +118,6 @@ def plan_of(config: Mapping[str, Any]) -> Plan:
     """The plan of what Snakemake read from config files and command line. Raises UserError."""
     plan = Plan(Settings.parse(config))
     check_sources(plan)
-    check_rules(plan)
     return plan
 
 
@@ -68,17 +130,17 @@ def check_sources(plan: Plan) -> None:
         source = plan.settings.source(dataset)
         if source is None:
             continue
-        prepared = arrays.summary_file(plan.data_file(dataset))
+        summary = prepared.summary_file(plan.paths.data(dataset))
         if (
-            not prepared.is_file()
+            not summary.is_file()
             or not Path(source).is_file()
-            or Path(source).stat().st_mtime > prepared.stat().st_mtime
+            or Path(source).stat().st_mtime > summary.stat().st_mtime
         ):
-            size = arrays.check_source(Path(source))
+            found = check_source(Path(source))
         else:
-            size = arrays.read_summary(plan.data_file(dataset))["train_size"]
+            found = prepared.read_summary(plan.paths.data(dataset))
         if dataset in plan.settings.grid.datasets:
             try:
-                plan.settings.check_size(dataset, size)
+                plan.settings.check_size(dataset, found["train_size"])
             except ValueError as error:
                 raise DataError(f"{error} ({source})") from None

@@ -21,7 +21,7 @@ class Replay:
     def of(self, function: Callable[..., None]) -> Callable[..., None]:
         """The same function, quicker where it is called again and again with tensors of the same shapes.
 
-        function: gives nothing back and works in place, on tensors that stay where they are; it neither draws random
+        function: returns nothing and works in place, on tensors that stay where they are; it neither draws random
         numbers nor waits for the device. Its arguments may lie elsewhere in each call: they are copied. The first call
         executes it as it is; so does each call whose shapes are not the first one's.
         """

@@ -1,71 +1,65 @@
-"""What a result says of the final model beyond the metrics of every round: calibration, uncertainty, fairness."""
+"""What is measured of a final model: all metrics, reliability, confusion, and how each client would see it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from torch import Tensor
 
-from bflp.engine import metrics
-
-CLIENT_METRICS = {"accuracy": True, "ece": False, "nll": False}  # name: whether higher is better
-
-
-def label_counts(
-    indices: NDArray[np.int64], offsets: NDArray[np.int64], labels: NDArray[np.int64], count: int
-) -> NDArray[np.int64]:
-    """Training samples per client and label [clients, count], from a partition's indices and offsets."""
-    clients = len(offsets) - 1
-    owner = np.repeat(np.arange(clients), np.diff(offsets))
-    return np.bincount(owner * count + labels[indices], minlength=clients * count).reshape(clients, count)
+from bflp.engine.clients import SUMMARIES, client_metrics, label_counts, summarise
+from bflp.engine.metrics.registry import METRICS
+from bflp.engine.predictions import Predictions
+from bflp.engine.round import Executor, Federation, predict
 
 
-def describe(
-    last: Mapping[str, float | None],
-    probabilities: metrics.Floats,
-    sample_entropies: metrics.Floats,
-    labels: NDArray[np.int64],
-    bins: int,
-    ood_probabilities: metrics.Floats | None,
-    clients: NDArray[np.int64],
-) -> dict[str, Any]:
-    """The fields `final`, `reliability` and `clients` of a result.
+def evaluate(
+    federation: Federation, model: Tensor, executor: Executor, samples: int, bins: int
+) -> tuple[Predictions, dict[str, Any]]:
+    """The predictions of a final model, and what an evaluation says of them.
 
-    last: the metrics of the last round; probabilities [N, L] and sample_entropies [N] (mean entropy of the Monte
-    Carlo samples) of the test set; ood_probabilities [M, L]: of the out-of-distribution data set; clients [C, L]:
-    label counts.
+    model [D]; samples: Monte Carlo samples. The noise is that of the last round's evaluation, so with as many samples
+    and bins the curves' last values come out again, to the bit on the same kind of device.
     """
-    histogram = metrics.reliability(probabilities, labels, bins)
-    entropies = metrics.entropy(probabilities)
-    total, aleatoric = float(entropies.mean()), float(sample_entropies.astype(np.float64).mean())
-    final = {
-        **last,
-        "brier": metrics.brier_score(probabilities, labels),
-        "adaptive_ece": metrics.adaptive_calibration_error(probabilities, labels, bins),
-        "maximum_calibration_error": metrics.maximum_calibration_error(histogram),
-        "entropy": total,
-        "aleatoric": aleatoric,
-        # The mutual information of prediction and weights; not below 0 but for rounding (Depeweg et al. 2018).
-        "epistemic": max(0.0, total - aleatoric),
-        "ood_auroc": None
-        if ood_probabilities is None
-        else metrics.auroc(entropies, metrics.entropy(ood_probabilities)),
-    }
-    per_client = metrics.client_metrics(probabilities, labels, bins, clients)
-    seen_by_clients: dict[str, Any] = {}
-    for name, higher_is_better in CLIENT_METRICS.items():
-        values = getattr(per_client, name)
-        seen_by_clients[name] = [round(float(value), 6) for value in values]
-        seen_by_clients[f"{name}_worst_decile"] = metrics.worst_decile(values, higher_is_better)
-        seen_by_clients[f"{name}_gini"] = metrics.gini(values)
+    predictions = predict(federation, model, federation.settings.rounds, executor, samples, bins, ood=True)
+    return predictions, describe(federation, predictions)
+
+
+def describe(federation: Federation, predictions: Predictions) -> dict[str, Any]:
+    """The fields `final`, `reliability`, `confusion` and `clients` of an evaluation."""
+    final = {name: metric.function(predictions) for name, metric in METRICS.items() if metric.function is not None}
+    wrong = [name for name, value in final.items() if value is not None and not math.isfinite(value)]
+    if wrong:
+        raise ArithmeticError(f"{', '.join(wrong)} not finite")
     return {
         "final": final,
-        "reliability": {
-            "counts": histogram.counts.tolist(),
-            "correct": histogram.correct.tolist(),
-            "confidence": [round(float(value), 6) for value in histogram.confidence],
-        },
-        "clients": seen_by_clients,
+        "reliability": _reliability(predictions),
+        "confusion": predictions.confusion.tolist(),
+        "clients": _clients(federation, predictions),
     }
+
+
+def _reliability(predictions: Predictions) -> dict[str, Any]:
+    """Per confidence bin: samples, how many of them are right, and the sum of their confidences."""
+    bins, bin_of = predictions.bins, predictions.bin_of
+    confidence = np.bincount(bin_of, weights=predictions.confidence, minlength=bins)
+    return {
+        "counts": np.bincount(bin_of, minlength=bins).tolist(),
+        "correct": np.bincount(bin_of, weights=predictions.correct, minlength=bins).astype(np.int64).tolist(),
+        "confidence": [round(float(value), 6) for value in confidence],
+    }
+
+
+def _clients(federation: Federation, predictions: Predictions) -> dict[str, Any]:
+    """A list per metric, null for a client without data, and its summaries over the others."""
+    inputs = federation.inputs
+    counts = label_counts(inputs.indices, inputs.offsets, inputs.train_labels, inputs.labels)
+    has_data = inputs.sizes > 0
+    seen: dict[str, Any] = {}
+    for name, values in client_metrics(predictions, counts).items():
+        seen[name] = [round(float(value), 6) if some else None for value, some in zip(values, has_data, strict=True)]
+        for what in SUMMARIES:
+            better = METRICS[name].higher_is_better
+            seen[f"{name}_{what}"] = summarise(values[has_data], what, better)
+    return seen

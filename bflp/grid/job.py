@@ -1,62 +1,56 @@
-"""What a training program and its workers are told. Imports no torch, so that it can be read before torch is."""
+"""What a training program is told: one cell, as one canonical string that Snakemake compares."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bflp.errors import UserError
+from bflp.files import canonical_json
+from bflp.grid.cell import Cell
 
 
 @dataclass(frozen=True)
 class Job:
-    """One cell to train.
+    """settings: what determines the result; fingerprint: of the code that can change it; partition_fingerprint: of the
+    code that makes partitions; files: the user's own files by role, as {"aggregator": "mine.py"}."""
 
-    cell: its six coordinates; settings: what determines its result; fingerprint: of the code; aggregator_file: a rule
-    outside the package, or None; data_file, partition_file: its inputs; device: "cpu" or "cuda" (with an index);
-    ood_file: the prepared out-of-distribution data set, or None; partition_fingerprint: of the code that makes
-    partitions now, or None where it is not to be checked.
-    """
-
-    cell: dict[str, Any]
-    settings: dict[str, Any]
+    cell: Cell
+    settings: Mapping[str, Any]
     fingerprint: str
-    aggregator_file: str | None
-    data_file: Path
-    partition_file: Path
-    device: str = "cpu"
-    ood_file: Path | None = None
-    partition_fingerprint: str | None = None
+    partition_fingerprint: str
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, text: str, data_file: Path, partition_file: Path, device: str, ood_file: Path | None = None) -> Job:
-        """From the canonical string that the plan of the grid makes. Raises UserError."""
+    def parse(cls, text: str) -> Job:
+        """From the string that the plan of the grid makes. Raises UserError."""
         try:
-            job = json.loads(text)
-            return cls(
-                job["cell"],
-                job["settings"],
-                job["fingerprint"],
-                job.get("aggregator_file"),
-                data_file,
-                partition_file,
-                device,
-                ood_file,
-                job.get("partition_fingerprint"),
-            )
+            parts = json.loads(text)
+            return cls(**{**parts, "cell": Cell(**parts["cell"])})
         except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"the job is no string that the workflow makes ({error})") from None
+            raise UserError(f"malformed --job: {error}") from None
 
-    @property
-    def variational(self) -> bool:
-        return "posterior" in self.settings
+    def as_dict(self) -> dict[str, Any]:
+        """What the string holds."""
+        return {**vars(self), "cell": self.cell.as_dict()}
 
-    @property
-    def seed(self) -> int:
-        seed: int = self.cell["seed"]
-        return seed
+    def identity(self, data: str) -> str:
+        """A name for all that the result depends on, data: the data set's content hash.
+
+        The number of rounds stands apart, behind a dash: a longer run may go on from where a shorter one ended.
+        """
+        setup = dict(self.settings["setup"])
+        rounds = setup.pop("rounds")
+        depends = [self.cell.as_dict(), {**self.settings, "setup": setup}, self.fingerprint, data]
+        return f"{hashlib.sha256(canonical_json(depends).encode()).hexdigest()[:24]}-{rounds}"
+
+    def file(self, role: str) -> Path | None:
+        """The user's own file for a role."""
+        return Path(self.files[role]) if role in self.files else None
 
     def __str__(self) -> str:
-        return "{dataset}/{partition}/{clients}/{model}/{aggregator}/seed{seed}".format(**self.cell)
+        return str(self.cell)

@@ -1,184 +1,199 @@
-"""The cells of a grid, their files, and what each of them depends on. Imports no torch: the Snakefile lives on it."""
+"""The cells that the settings name, and what each of them depends on. Imports no torch: the Snakefile lives on it."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bflp import aggregators
 from bflp.datasets.download import source_hash
 from bflp.datasets.registry import BUILT_IN
+from bflp.engine.metrics.registry import METRICS
 from bflp.errors import ConfigError
 from bflp.files import canonical_json
-from bflp.fingerprint import cell_modules, fingerprint, partition_modules
-from bflp.settings.schema import VARIATIONAL_MODELS, Settings
+from bflp.fingerprint import digests, fingerprint
+from bflp.grid.cell import NO_AGGREGATOR, Cell
+from bflp.grid.coverage import (
+    PREPARE_MODULES,
+    evaluation_modules,
+    outside_files,
+    partition_modules,
+    training_fingerprint,
+)
+from bflp.grid.paths import Paths
+from bflp.partition.files import split_hash
+from bflp.settings.schema import Method, Settings, identity
 
-NO_AGGREGATOR = "none"
-PREPARE_MODULES = ("bflp.datasets.download",)
-
-
-@dataclass(frozen=True, order=True)
-class Cell:
-    """One experiment: the six coordinates of the grid."""
-
-    dataset: str
-    partition: str
-    clients: int
-    model: str
-    aggregator: str
-    seed: int
-
-    @property
-    def variational(self) -> bool:
-        return self.model in VARIATIONAL_MODELS
-
-    @property
-    def weighted_by_data(self) -> bool:
-        """Whether clients weigh by their data size (FEDAVG, FVBWA) and not equally (FED, FVBA)."""
-        return self.model in ("FEDAVG", "FVBWA")
-
-    def path(self, folder: str | Path, suffix: str) -> Path:
-        """The cell's file below `folder`, with the fixed names."""
-        parts = f"{self.dataset}/{self.partition}/{self.clients}/{self.model}/{self.aggregator}"
-        return Path(folder, f"{parts}/seed{self.seed}{suffix}")
-
-    def as_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
-
-    def __str__(self) -> str:
-        return str(self.path("", ""))
-
-    @classmethod
-    def parse(cls, text: str) -> Cell:
-        """From "dataset/partition/clients/model/aggregator/seedN". Raises ConfigError."""
-        parts = text.strip("/").split("/")
-        if len(parts) != 6 or not parts[2].isdecimal() or not parts[5].removeprefix("seed").isdecimal():
-            raise ConfigError(f"the cell {text!r} must be dataset/partition/clients/model/aggregator/seedN")
-        return cls(parts[0], parts[1], int(parts[2]), parts[3], parts[4], int(parts[5].removeprefix("seed")))
+Block = tuple[str, str, str]  # data set, partition, set-up
 
 
 class Plan:
-    """The cells that the settings name, in the order of the tables, and each cell's job."""
+    """The cells of a grid, in the order of the tables, and each cell's job."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        # Asked for several times, and of thousands of cells; all seeds of a cell share all but the seed.
+        self.paths = Paths(Path(settings.results_dir), Path(settings.data_dir))
+        # Asked for several times, and for thousands of cells; all seeds of a cell share all but the seed.
         self._jobs: dict[Cell, str] = {}
         self._shared: dict[Cell, dict[str, Any]] = {}
+        self._evaluations: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._methods: dict[str, Method] = {}
 
     @property
     def results(self) -> Path:
-        return Path(self.settings.results_dir)
+        return self.paths.results
 
     @cached_property
     def cells(self) -> list[Cell]:
-        return list(self._cells())
+        grid = self.settings.grid
+        return [
+            Cell(dataset, partition, clients, model, rule, seed)
+            for dataset in grid.datasets
+            for partition in grid.partitions
+            for clients in grid.clients
+            for model, rule in self.rows()
+            for seed in grid.seeds
+        ]
 
-    def datasets(self) -> list[str]:
-        """All data sets that are read: the grid's, and the out-of-distribution one."""
-        ood = self.settings.evaluation.out_of_distribution
-        return list(dict.fromkeys([*self.settings.grid.datasets, *([ood] if ood else [])]))
-
-    def ood_file(self) -> Path | None:
-        """The prepared file of the out-of-distribution data set."""
-        ood = self.settings.evaluation.out_of_distribution
-        return self.data_file(ood) if ood else None
+    @cached_property
+    def _by_block(self) -> dict[Block, list[Cell]]:
+        blocks: dict[Block, list[Cell]] = {}
+        for cell in self.cells:
+            blocks.setdefault(cell.block, []).append(cell)
+        return blocks
 
     def rows(self) -> list[tuple[str, str]]:
         """(model, aggregator): the rows of the tables."""
-        grid = self.settings.grid
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> list[tuple[str, str]]:
         return [
-            (model, rule)
-            for model in grid.models
-            for rule in (grid.aggregators if model in VARIATIONAL_MODELS else [NO_AGGREGATOR])
+            (name, rule)
+            for name in self.settings.grid.models
+            for rule in self.method(name).aggregators or (NO_AGGREGATOR,)
         ]
 
-    def _cells(self) -> Iterator[Cell]:
-        grid = self.settings.grid
-        for dataset in grid.datasets:
-            for partition in grid.partitions:
-                for clients in grid.clients:
-                    for model, rule in self.rows():
-                        for seed in grid.seeds:
-                            yield Cell(dataset, partition, clients, model, rule, seed)
+    def method(self, name: str) -> Method:
+        """What a model's name stands for."""
+        if name not in self._methods:
+            self._methods[name] = self.settings.method(name)
+        return self._methods[name]
 
-    def round_time_cells(self) -> list[tuple[Cell, int]]:
-        """The rows and numbers of processes that the target `round_time` measures, with the first seed."""
-        wanted = self.settings.round_time
-        return [
-            (
-                Cell(wanted.dataset, wanted.partition, wanted.clients, model, rule, self.settings.grid.seeds[0]),
-                processes,
-            )
-            for model, rule in self.rows()
-            for processes in wanted.processes
-        ]
+    def has_posterior(self, model: str) -> bool:
+        """Whether a method's global model is a posterior."""
+        return self.method(model).posterior is not None
 
-    def round_time_file(self, cell: Cell, processes: int) -> Path:
-        return cell.path(self.results / "round_time", f"-processes{processes}.json")
+    def blocks(self) -> list[Block]:
+        """Cells that are compared with one another: a folder of figures and an index of evaluations each."""
+        return list(self._by_block)
 
-    def blocks(self) -> list[tuple[str, str, int]]:
-        """(dataset, partition, clients): cells that are compared with one another, a folder of figures each."""
-        return list(dict.fromkeys((cell.dataset, cell.partition, cell.clients) for cell in self.cells))
-
-    def block(self, dataset: str, partition: str, clients: int) -> list[Cell]:
+    def block(self, dataset: str, partition: str, clients: str) -> list[Cell]:
         """The cells of a block, in the order of the tables."""
-        wanted = (dataset, partition, clients)
-        return [cell for cell in self.cells if (cell.dataset, cell.partition, cell.clients) == wanted]
+        return self._by_block.get((dataset, partition, clients), [])
 
-    def result_file(self, cell: Cell) -> Path:
-        return cell.path(self.results / "cells", ".json")
-
-    def model_file(self, cell: Cell) -> Path:
-        return cell.path(self.results / "cells", ".safetensors")
-
-    def data_file(self, dataset: str) -> Path:
-        return Path(self.settings.data_dir, f"{dataset}.npz")
-
-    def made_file(self, dataset: str) -> Path:
-        """Beside the prepared file: what it was made from, and by what code."""
-        return Path(self.settings.data_dir, f"{dataset}.made.json")
+    def datasets(self) -> list[str]:
+        """All data sets that are read: the grid's, and those that evaluations hold beside them."""
+        names = self.settings.grid.datasets
+        beside = (self.settings.out_of_distribution(name) for name in names)
+        return list(dict.fromkeys([*names, *(name for name in beside if name)]))
 
     def partition_file(self, cell: Cell) -> Path:
-        return Path(
-            self.results,
-            "partitions",
-            cell.dataset,
-            cell.partition,
-            str(cell.clients),
-            f"seed{cell.seed}.npz",
+        """Where a cell's partition lies."""
+        number, seed = self.settings.setup(cell.clients).clients, self._partition_seed(cell.partition, cell.seed)
+        return self.paths.partition(cell.dataset, cell.partition, number, seed)
+
+    def _partition_settings(self, partition: str) -> dict[str, Any]:
+        settings = identity(self.settings.partitions[partition])
+        # A user's own split is what its file holds.
+        own = settings.get("file")
+        return {**settings, "sha256": split_hash(Path(own))} if own else settings
+
+    def _partition_seed(self, partition: str, seed: int) -> int:
+        fixed = self.settings.partitions[partition].seed
+        return seed if fixed is None else fixed
+
+    def known(self, cell: Cell) -> Cell:
+        """The cell, where settings say what its names are. Raises ConfigError."""
+        if cell in self._jobs or cell in self._known:
+            return cell
+        settings = self.settings
+        names = (
+            (cell.dataset, [*BUILT_IN, *(name for name, entry in settings.datasets.items() if entry.source)]),
+            (cell.partition, settings.partitions),
+            (cell.model, settings.grid.models),
         )
+        wrong = [name for name, known in names if name not in known]
+        if wrong or cell.clients not in settings.setups or cell.row not in self.rows():
+            raise ConfigError(f"the cell {cell} is not one that the config describes: see grid, setups and models")
+        return cell
 
-    def log_file(self, cell: Cell) -> Path:
-        return cell.path(self.results / "logs" / "train", ".log")
+    def known_block(self, dataset: str, partition: str, clients: str) -> Block:
+        """The block, where the grid has it. Raises ConfigError."""
+        if (dataset, partition, clients) not in self._by_block:
+            raise ConfigError(f"{dataset}/{partition}/{clients} is not in the grid (dataset/partition/clients)")
+        return dataset, partition, clients
 
-    def checkpoint_folder(self, cell: Cell) -> Path:
-        return cell.path(self.results / "checkpoints", "")
+    @cached_property
+    def _known(self) -> frozenset[Cell]:
+        return frozenset(self.cells)
+
+    def evaluation_text(self, cell: Cell) -> str:
+        """What a training program needs to know to evaluate its model, as one string."""
+        ood = self.settings.out_of_distribution(cell.dataset)
+        file = str(self.paths.data(ood)) if ood else None
+        return canonical_json({**self.evaluation_of(cell), "ood_file": file})
+
+    def round_time_cells(self) -> Iterator[tuple[Cell, int]]:
+        """The rows and numbers of processes that the target `round_time` measures, with the first seed."""
+        wanted, grid = self.settings.round_time, self.settings.grid
+        named = (
+            ("dataset", grid.datasets),
+            ("partition", grid.partitions),
+            ("clients", grid.clients),
+        )
+        # Where the config does not say which, and the grid has not the default: the grid's first.
+        chosen = (
+            getattr(wanted, key) if key in wanted.model_fields_set or getattr(wanted, key) in names else names[0]
+            for key, names in named
+        )
+        dataset, partition, clients = chosen
+        for row in self.rows():
+            for processes in wanted.processes:
+                yield Cell(dataset, partition, clients, *row, grid.seeds[0]), processes
 
     def cell_settings(self, cell: Cell) -> dict[str, Any]:
         """What determines the cell's result, and nothing else: a setting that it does not read is left out."""
-        settings = self.settings
+        settings, method = self.settings, self.method(cell.model)
         augment = settings.augment(cell.dataset)
         result: dict[str, Any] = {
-            "augment": augment.model_dump() if augment else None,
-            "partition": settings.partitions[cell.partition].model_dump(mode="json"),
-            "setup": settings.setups[cell.clients].model_dump(),
-            "training": settings.training.model_dump(),
-            "evaluation": settings.evaluation.model_dump(exclude={"monte_carlo_samples"}),
+            "weights": method.weights,
+            "augment": identity(augment) if augment else None,
+            "partition": self._partition_settings(cell.partition),
+            "setup": identity(settings.setup(cell.clients)),
+            "training": identity(method.training(cell.dataset)),
+            "evaluation": {"every": settings.evaluation.every},
         }
-        if cell.variational:
+        chosen = {
+            "algorithm": (method.algorithm, "fedavg"),
+            "optimiser": (method.optimiser, "sgd"),
+            "network": (method.network(cell.dataset), "lenet"),
+        }
+        # Defaults are left out, so that a result from before there was a choice stays what it is.
+        result |= {key: mapping for key, (mapping, usual) in chosen.items() if mapping != {"name": usual}}
+        if method.posterior is not None:
             result["evaluation"]["monte_carlo_samples"] = settings.evaluation.monte_carlo_samples
-            posterior = settings.posterior.model_dump(mode="json", exclude={"ppa_population"})
-            reads = aggregators.reads(cell.aggregator)
-            if "population" in reads:
-                posterior["ppa_population"] = settings.posterior.ppa_population
-            if "arithmetic" in reads:
+            result["posterior"] = identity(method.posterior)
+        if cell.aggregator != NO_AGGREGATOR:
+            rule, own = settings.rule(cell.aggregator)
+            if "arithmetic" in rule.reads:
                 result["aggregation"] = settings.aggregation
-            result["posterior"] = posterior
+            if own:
+                result["rule"] = own
         return result
 
     def job(self, cell: Cell) -> str:
@@ -191,49 +206,92 @@ class Plan:
         return self._jobs[cell]
 
     def _job(self, cell: Cell) -> dict[str, Any]:
-        job: dict[str, Any] = {"cell": cell.as_dict(), "settings": self.cell_settings(cell)}
-        if cell.variational and cell.aggregator in self.settings.aggregator_files:
-            job["aggregator_file"] = self.settings.aggregator_files[cell.aggregator]
-        job["fingerprint"] = fingerprint(cell_modules(job), job.get("aggregator_file"))
+        job: dict[str, Any] = {"cell": cell.as_dict(), "settings": self.cell_settings(cell), "files": {}}
+        own = {
+            "aggregator": self.settings.rule_file(cell.aggregator),
+            **{role: job["settings"].get(role, {}).get("file") for role in ("algorithm", "network")},
+        }
+        job["files"] = {role: file for role, file in own.items() if file}
+        job["fingerprint"] = training_fingerprint(job)
         job["partition_fingerprint"] = fingerprint(partition_modules(job["settings"]["partition"]["strategy"]))
         return job
+
+    def evaluation_job(self, dataset: str, partition: str, clients: str) -> str:
+        """All that the evaluations of a block depend on besides its cells' models and data."""
+        cells = self.block(dataset, partition, clients)
+        rows = {cell.row: self.evaluation_of(cell) for cell in cells}
+        seeds = list(dict.fromkeys(cell.seed for cell in cells))
+        return canonical_json({"seeds": seeds, "rows": [[*row, job] for row, job in rows.items()]})
+
+    def evaluation_of(self, cell: Cell) -> dict[str, Any]:
+        """The settings and the code that an evaluation of the cell's final model depends on."""
+        if (key := (*cell.block, *cell.row)) not in self._evaluations:
+            settings, evaluation = self.settings, self.settings.evaluation
+            own: dict[str, Any] = {"ece_bins": evaluation.ece_bins}
+            if self.has_posterior(cell.model):
+                own["monte_carlo_samples"] = evaluation.final.monte_carlo_samples or evaluation.monte_carlo_samples
+            if ood := settings.out_of_distribution(cell.dataset):
+                own["out_of_distribution"] = ood
+            if evaluation.keep_predictions:
+                own["keep_predictions"] = True
+            job = json.loads(self.job(cell))
+            metrics = tuple(name for name in METRICS if not name.startswith("clients_"))
+            code = fingerprint(evaluation_modules(job, metrics), outside_files(job, "network"))
+            self._evaluations[key] = {"settings": own, "fingerprint": code}
+        return self._evaluations[key]
 
     def identity(self) -> str:
         """A short hash of all jobs and the data: the same only for the same grid, settings, data and code."""
         jobs = [self.prepare_job(dataset) for dataset in self.datasets()] + [self.job(cell) for cell in self.cells]
+        jobs += [self.evaluation_job(*block) for block in self.blocks()]
         return hashlib.sha256(canonical_json(jobs).encode()).hexdigest()[:16]
 
-    def summary_job(self, module: str) -> str:
-        """What merging and tables depend on besides the cells: the grid's order, and the code from `module` on."""
+    def summary_job(self, *modules: str) -> str:
+        """What merging and tables depend on besides the cells: the grid's order, and the code from `modules` on."""
         settings = self.settings.model_dump(mode="json", include={"grid", "setups", "tables"})
-        return canonical_json({**settings, "fingerprint": fingerprint((module,))})
+        return canonical_json({**settings, "rows": self.rows(), "fingerprint": fingerprint(modules)})
 
-    def figures_job(self) -> str:
-        """What the figures of a block depend on besides its cells: the rows and seeds of the grid, and the code."""
+    def figures_job(self, figures: tuple[str, ...]) -> str:
+        """What the figures of a block depend on besides its cells: the rows and seeds of the grid, and the code.
+
+        figures: the modules that draw.
+        """
         rows, seeds = self.rows(), self.settings.grid.seeds
-        return canonical_json(
-            {"rows": rows, "seeds": seeds, "fingerprint": fingerprint(("bflp.reporting.figures.loading",))}
-        )
+        code = fingerprint(("bflp.reporting.figures.loading", *figures))
+        return canonical_json({"rows": rows, "seeds": seeds, "fingerprint": code})
 
     def prepare_job(self, dataset: str) -> str:
         """All that a data set's prepared file depends on, as one canonical string."""
         source = self.settings.source(dataset)
         if source is not None:
             # Not the path: the same content under another name is the same data.
-            origin: Any = source_hash(Path(source), self.data_file(dataset))
+            origin: Any = source_hash(Path(source), self.paths.data(dataset))
+        elif dataset not in BUILT_IN:
+            raise ConfigError(f"{dataset} is not a built-in data set and has no source: in the config")
         else:
             origin = [BUILT_IN[dataset].torchvision_class, BUILT_IN[dataset].split]
         return canonical_json({"origin": origin, "fingerprint": fingerprint(PREPARE_MODULES)})
 
+    def prepare_code(self) -> dict[str, str]:
+        """A digest of each module that preparing data runs."""
+        return digests(PREPARE_MODULES)
+
     def partition_job(self, dataset: str, partition: str, clients: int, seed: int) -> str:
         """All that a partition depends on besides the labels, as one canonical string."""
-        settings = self.settings.partitions[partition]
+        if partition not in self.settings.partitions:
+            raise ConfigError(f"the partition {partition} is not in the config: see partitions")
+        settings = self._partition_settings(partition)
         job = {
             "dataset": dataset,
             "name": partition,
             "clients": clients,
             "seed": seed,
-            "settings": settings.model_dump(mode="json"),
-            "fingerprint": fingerprint(partition_modules(settings.strategy)),
+            "settings": settings,
+            "fingerprint": fingerprint(partition_modules(settings["strategy"])),
         }
         return canonical_json(job)
+
+    def partition_job_of(self, cell: Cell) -> str:
+        """As `partition_job`, of the partition that a cell reads."""
+        number, seed = self.settings.setup(cell.clients).clients, self._partition_seed(cell.partition, cell.seed)
+        return self.partition_job(cell.dataset, cell.partition, number, seed)

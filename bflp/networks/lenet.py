@@ -19,17 +19,22 @@ Reparameterization Trick, 2015, arXiv 1506.02557. tests.oracles.plain is the sam
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from itertools import pairwise
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bflp.networks.layout import KERNEL, MAPS, Layout, features_along
+from bflp.networks import NetworkError
+from bflp.networks.layout import Layout, Shape
+from bflp.networks.posterior import VARIANCE_FLOOR, Posterior, WeightDistributions
 
-VARIANCE_FLOOR = 1e-8  # added to an output's variance, keeps the square root's gradient finite
+MAPS = (6, 16)  # feature maps of the two convolutions
+KERNEL = 5
+HIDDEN = (120, 84)  # units of the two hidden dense layers
+SMALLEST_SIDE = 16  # pixels; leaves one pixel after the second pooling
 PATCH = KERNEL + 1  # side of the input patch below a 2x2 window of convolution outputs
 LARGEST_CHUNK = 100  # images whose features are computed at once: the buffers stay within the cache
 KEPT_BATCH_SIZES = 4  # batch sizes whose buffers are kept
@@ -39,28 +44,76 @@ Tensors = dict[str, Tensor]
 MEANS, LOG_VARIANCES = "means", "log_variances"  # of all layers, among the named tensors
 
 
-@dataclass(frozen=True)
-class Posterior:
-    """The prior of the variational weights, and how their log variances are kept within bounds.
+class LeNetLayout(Layout):
+    """The layout of LeNet's parameters.
 
-    prior_mean, prior_standard_deviation: the prior N(mean, sd^2) of every weight. bounds: of the natural
-    logarithm of a weight's variance. enforce: "clamp" uses the log variance clamped to the bounds, passing no
-    gradient to a value at or beyond a bound; with "project" the caller moves parameters into the bounds after
-    each step, they are used as they are, and gradients always pass.
+    image_shape: (C, H, W), H and W of at least 16 pixels. labels: L >= 2. variational: whether the dense
+    weights are Gaussian (a mean and a log variance each) or numbers. Raises NetworkError for other shapes.
     """
 
-    prior_mean: float = 0.0
-    prior_standard_deviation: float = 1.0
-    bounds: tuple[float, float] = (-8.0, 8.0)
-    enforce: Literal["clamp", "project"] = "clamp"
+    def __init__(self, image_shape: Sequence[int], labels: int, variational: bool) -> None:
+        if len(image_shape) != 3 or image_shape[0] < 1 or min(image_shape[1:]) < SMALLEST_SIDE:
+            raise NetworkError(
+                f"LeNet needs images of at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels and one channel, "
+                f"got {'x'.join(map(str, image_shape))} (channels x height x width)"
+            )
+        if labels < 2:
+            raise NetworkError(f"a classifier needs at least 2 labels, got {labels}")
+        channels, height, width = image_shape
+        self.image_shape = (channels, height, width)
+        self.labels = labels
+        self.variational = variational
+        self.feature_size = MAPS[1] * features_along(height) * features_along(width)
+        widths = (self.feature_size, *HIDDEN, labels)
+        self.dense_shapes = tuple((outputs, inputs) for inputs, outputs in pairwise(widths))
+        numbers: dict[str, Shape] = {}
+        for layer, (inputs, maps) in enumerate(pairwise((channels, *MAPS)), start=1):
+            numbers |= {f"conv{layer}.weight": (maps, inputs, KERNEL, KERNEL), f"conv{layer}.bias": (maps,)}
+        dense = {f"dense{layer}": shape for layer, shape in enumerate(self.dense_shapes, start=1)}
+        numbers |= {f"{layer}.bias": shape[:1] for layer, shape in dense.items()}
+        if variational:
+            super().__init__(numbers, dense, sum(outputs for outputs, _ in self.dense_shapes))
+        else:
+            super().__init__(numbers | {f"{layer}.weight": shape for layer, shape in dense.items()}, {}, 0)
 
-    def __post_init__(self) -> None:
-        if self.enforce not in ("clamp", "project"):
-            raise ValueError(f'enforce is "clamp" or "project", got {self.enforce!r}')
-        if not self.prior_standard_deviation > 0.0:
-            raise ValueError(f"the prior needs a positive deviation, not {self.prior_standard_deviation}")
-        if not self.bounds[0] < self.bounds[1]:
-            raise ValueError(f"the bounds of the log variance must be (lower, upper), got {self.bounds}")
+    def fill(self, tensors: dict[str, Tensor], generator: torch.Generator) -> None:
+        """Means N(0, 1 / fan_in), biases of variational layers 0, all else uniform within 1 / sqrt(fan_in).
+
+        The last is torch's default for convolutions and dense layers, for weights and biases alike.
+        """
+        for name, tensor in tensors.items():
+            layer, kind = name.split(".")
+            weight = tensors.get(f"{layer}.weight", tensors.get(f"{layer}.mean"))
+            assert weight is not None
+            scale = 1.0 / math.sqrt(weight[0].numel())
+            if kind == "mean":
+                tensor.normal_(0.0, scale, generator=generator)
+            elif kind != "log_variance" and layer not in self.gaussian:
+                tensor.uniform_(-scale, scale, generator=generator)
+
+
+def features_along(pixels: int) -> int:
+    """What is left of a side of the image after two rounds of unpadded 5x5 convolution and pooling by 2."""
+    for _ in MAPS:
+        pixels = (pixels - KERNEL + 1) // 2
+    return pixels
+
+
+def build(image_shape: Sequence[int], labels: int) -> nn.Module:
+    """LeNet as a plain module, for posteriors other than that of the dense weights."""
+    layout = LeNetLayout(image_shape, labels, False)
+    first, second, third = (nn.Linear(inputs, outputs) for outputs, inputs in layout.dense_shapes)
+    stages: list[tuple[str, nn.Module]] = [
+        *(
+            ("conv1", nn.Conv2d(layout.image_shape[0], MAPS[0], KERNEL)),
+            ("pool1", nn.MaxPool2d(2)),
+            ("relu1", nn.ReLU()),
+        ),
+        *(("conv2", nn.Conv2d(*MAPS, KERNEL)), ("pool2", nn.MaxPool2d(2)), ("relu2", nn.ReLU())),
+        *(("flatten", nn.Flatten()), ("dense1", first), ("relu3", nn.ReLU()), ("dense2", second)),
+        *(("relu4", nn.ReLU()), ("dense3", third)),
+    ]
+    return nn.Sequential(OrderedDict(stages))
 
 
 class PooledConvolution:
@@ -154,7 +207,7 @@ class Convolutions:
     the second stage moves in steps of 2: what it reads for one place of the patch lies together.
     """
 
-    def __init__(self, layout: Layout, batch: int, like: Tensor) -> None:
+    def __init__(self, layout: LeNetLayout, batch: int, like: Tensor) -> None:
         channels, height, width = layout.image_shape
         rows, columns = features_along(height), features_along(width)
         self.images = like.new_empty(channels, height, width, batch)
@@ -200,53 +253,6 @@ class Convolutions:
         for target, share in self.shares:
             target.add_(share)
         self.stage1.backward(self.hidden_gradient, gradients["conv1.weight"], gradients["conv1.bias"])
-
-
-class WeightDistributions:
-    """The variances of all V variational weights, and their divergence from the prior N(m, p).
-
-    means, log_variances: [V] each, stretches of the parameter vector.
-    """
-
-    def __init__(self, layout: Layout, posterior: Posterior, like: Tensor) -> None:
-        self.posterior = posterior
-        self.precision = posterior.prior_standard_deviation**-2  # 1 / p
-        self.count = sum(math.prod(shape) for shape in layout.dense_shapes)
-        self.variances = like.new_empty(self.count)
-        self.used_log_variances = like.new_empty(self.count)
-        self.shifts = like.new_empty(self.count)
-        sizes = [math.prod(shape) for shape in layout.dense_shapes]
-        parts = self.variances.split(sizes)
-        self.by_layer = [part.view(shape) for part, shape in zip(parts, layout.dense_shapes, strict=True)]
-
-    def load(self, log_variances: Tensor) -> None:
-        """Computes the variances, whole and as one matrix per layer."""
-        if self.posterior.enforce == "clamp":
-            torch.clamp(log_variances, *self.posterior.bounds, out=self.used_log_variances)
-        else:
-            self.used_log_variances.copy_(log_variances)
-        torch.exp(self.used_log_variances, out=self.variances)
-
-    def divergence(self, means: Tensor) -> Tensor:
-        """KL(q || prior) in nats: the sum of (v / p + (mu - m)^2 / p - 1 - log(v / p)) / 2."""
-        shifts = self.shifts.copy_(means)
-        if self.posterior.prior_mean != 0.0:
-            shifts.sub_(self.posterior.prior_mean)
-        scaled = (self.variances.sum() + shifts.dot(shifts)) * self.precision
-        constant = self.count * (1.0 + math.log(self.precision))
-        return (scaled - self.used_log_variances.sum() - constant) * 0.5
-
-    def add_gradient(self, weight: float, log_variances: Tensor, by_means: Tensor, by_both: Tensor) -> None:
-        """Adds the gradient of weight * divergence(), which must have been called, in place.
-
-        by_both: twice the gradient by the variances, turned into the one by the log variances.
-        """
-        by_means.add_(self.shifts, alpha=weight * self.precision)
-        by_both.add_(weight * self.precision).mul_(self.variances).sub_(weight).mul_(0.5)
-        if self.posterior.enforce == "clamp":
-            # nothing passes at a bound or beyond: torch's hardtanh has the convention of its clamp
-            lower, upper = self.posterior.bounds
-            aten.hardtanh_backward.grad_input(by_both, log_variances, lower, upper, grad_input=by_both)
 
 
 class Dense:
@@ -320,10 +326,10 @@ class VariationalDense(Dense):
 class Head:
     """The three dense layers and the cross entropy, for a fixed batch size B."""
 
-    def __init__(self, layout: Layout, batch: int, like: Tensor, variances: Sequence[Tensor]) -> None:
+    def __init__(self, layout: LeNetLayout, batch: int, like: Tensor, variances: Sequence[Tensor]) -> None:
         """variances: of the dense weights, [O, I] each; empty for the deterministic network."""
         names = ("dense1", "dense2", "dense3")
-        self.noise = like.new_empty(layout.units, batch)
+        self.noise = like.new_empty(layout.noise_size, batch)
         self.layers: Sequence[Dense]
         if layout.variational:
             noise = self.noise.split([len(variance) for variance in variances])
@@ -333,7 +339,7 @@ class Head:
         self.classes = torch.arange(layout.labels, device=like.device).unsqueeze(1)
 
     def forward(self, features: Tensor, parameters: Tensors) -> Tensor:
-        """features [F, B] -> logits [L, B], with the noise [units, B] in self.noise."""
+        """features [F, B] -> logits [L, B], with the noise [noise_size, B] in self.noise."""
         first, second, third = self.layers
         x = first.forward(features, parameters).relu_()
         x = second.forward(x, parameters).relu_()
@@ -367,15 +373,17 @@ class Head:
             yield third.forward(second.forward(x, parameters).relu_(), parameters)
 
 
-class Network:
+class LeNet:
     """Loss, gradient and predictions of LeNet with parameters given as a flat vector (see Layout).
 
     Vectors, images, labels, noise and generators must be on its device; it computes in the vector's dtype.
     Buffers are kept from call to call, so one object must not be used by two threads at a time.
     """
 
-    def __init__(self, layout: Layout, posterior: Posterior, device: torch.device | str) -> None:
+    def __init__(self, layout: LeNetLayout, posterior: Posterior, device: torch.device | str) -> None:
         self.layout = layout
+        self.input_shape = layout.image_shape
+        self.labels = layout.labels
         self.posterior = posterior
         self.device = torch.device(device)
         self._distributions = lru_cache(None)(self._new_distributions)
@@ -396,7 +404,7 @@ class Network:
     ) -> Tensor:
         """The loss of a batch, a scalar inference tensor; writes its gradient by the parameters into `out`.
 
-        vector [D]; images [B, C, H, W] in [0, 1]; labels int64 [B]; noise [B, units] standard normal numbers,
+        vector [D]; images [B, C, H, W] in [0, 1]; labels int64 [B]; noise [B, noise_size] standard normal numbers,
         the first layer's first, or None for the deterministic network; out [D].
 
         loss = mean cross entropy of the batch + kl_weight * KL(q || prior) summed over all weights, in nats.
@@ -419,6 +427,13 @@ class Network:
             distributions.add_gradient(kl_weight, parameters[LOG_VARIANCES], *kl_gradients)
         return loss
 
+    def module(self, vector: Tensor) -> nn.Module:
+        """A plain module, in evaluation mode, whose weights are the means of a vector [D]."""
+        tensors = self.layout.views(vector)
+        module = build(self.input_shape, self.labels)
+        module.load_state_dict({name.replace("mean", "weight"): tensors[name] for name in tensors if "log" not in name})
+        return module.to(self.device).eval()
+
     @torch.no_grad()
     def features(self, vector: Tensor, images: Tensor) -> Tensor:
         """What the convolutional part makes of images [B, C, H, W]: [B, feature_size]."""
@@ -431,7 +446,7 @@ class Network:
         """(probabilities [B, L], mean entropy [B]) of images [B, C, H, W], averaged over Monte Carlo samples.
 
         The entropy in nats is that of each sample's own softmax. The noise is drawn sample by sample, for
-        each as one [units, B] tensor, the first layer's units first, so it depends on how images are cut into
+        each as one [noise_size, B] tensor, the first layer's units first, so it depends on how images are cut into
         calls.
         The deterministic network has one sample and draws nothing.
         """
@@ -465,7 +480,7 @@ class Network:
 
     @torch.inference_mode(False)
     def _new_distributions(self, dtype: torch.dtype) -> WeightDistributions:
-        return WeightDistributions(self.layout, self.posterior, self._empty(dtype))
+        return WeightDistributions(self.layout.dense_shapes, self.posterior, self._empty(dtype))
 
     @torch.inference_mode(False)
     def _new_convolutions(self, batch: int, dtype: torch.dtype) -> Convolutions:
@@ -473,7 +488,7 @@ class Network:
 
     @torch.inference_mode(False)
     def _new_head(self, batch: int, dtype: torch.dtype) -> Head:
-        variances = self._distributions(dtype).by_layer if self.layout.variational else ()
+        variances = self._distributions(dtype).by_weight if self.layout.variational else ()
         return Head(self.layout, batch, self._empty(dtype), variances)
 
     def _empty(self, dtype: torch.dtype) -> Tensor:

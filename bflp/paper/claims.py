@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from bflp.paper.comparison import KEYS, federations
+from bflp.paper.comparison import KEYS, TEXT, blocks
 
 LOW_SPREAD, HIGH_SPREAD = ("GAA", "AALV", "CF"), ("EAA", "PPA")
 DETERMINISTIC = ("FED", "FEDAVG")
@@ -59,9 +59,9 @@ def _verdict(claim: str, cases: list[tuple[str, bool]]) -> Verdict:
     return Verdict(claim, "false", f"in {len(failed)} of {len(cases)} cases: {', '.join(failed)}")
 
 
-def _blocks(means: pd.DataFrame) -> Iterator[tuple[str, int, dict[tuple[str, str], dict[Any, Any]]]]:
-    """Name, number of clients and rows ((model, aggregator) -> metrics) of each federation."""
-    for (dataset, partition, clients), block in federations(means.reset_index()):
+def _blocks(means: pd.DataFrame) -> Iterator[tuple[str, str, dict[tuple[str, str], dict[Any, Any]]]]:
+    """Name, number of clients and rows ((model, aggregator) -> metrics) of each block."""
+    for (dataset, partition, clients), block in blocks(means.reset_index()):
         rows = {(row["model"], row["aggregator"]): row for row in block.to_dict("records")}
         yield f"{dataset} {partition} {clients}", clients, rows
 
@@ -70,7 +70,7 @@ def _low_spread_beats_deterministic(means: pd.DataFrame) -> Iterator[tuple[str, 
     for name, clients, rows in _blocks(means):
         deterministic = [row for (model, _), row in rows.items() if model in DETERMINISTIC]
         variational = [(key, row) for key, row in rows.items() if key[1] in LOW_SPREAD]
-        if clients != 10 or not deterministic:
+        if clients != "10" or not deterministic:
             continue
         for (model, rule), row in variational:
             for metric, sign in SIGNS.items():
@@ -80,7 +80,7 @@ def _low_spread_beats_deterministic(means: pd.DataFrame) -> Iterator[tuple[str, 
 
 def _high_spread_falls_behind(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
     for name, clients, rows in _blocks(means):
-        if clients != 100:
+        if clients != "100":
             continue
         for (model, rule), row in rows.items():
             low = {other: rows[model, other]["accuracy"] for other in LOW_SPREAD if (model, other) in rows}
@@ -102,20 +102,20 @@ def _spread_order(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
 
 def _no_rule_wins(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
     winners: dict[str, set[str]] = {}
-    blocks = 0
+    compared = 0
     for _, _, rows in _blocks(means):
         rules = {rule for _, rule in rows}
         if not {*LOW_SPREAD, *HIGH_SPREAD} <= rules:
             continue
         for metric, sign in SIGNS.items():
-            blocks += 1
+            compared += 1
             best = max(sign * row[metric] for row in rows.values())
             for (_, rule), row in rows.items():
                 if sign * row[metric] == best:
-                    winners.setdefault(rule, set()).add(f"{blocks}")
-    if blocks > 1:
-        name = f"best in some of {blocks} comparisons: {', '.join(sorted(winners))}"
-        yield name, all(len(won) < blocks for won in winners.values())
+                    winners.setdefault(rule, set()).add(f"{compared}")
+    if compared > 1:
+        name = f"best in some of {compared} comparisons: {', '.join(sorted(winners))}"
+        yield name, all(len(won) < compared for won in winners.values())
 
 
 def _ppa_is_slower(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
@@ -133,11 +133,11 @@ def _ppa_is_slower(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
 
 def published_frame() -> pd.DataFrame:
     """The published numbers as tidy results. Times: local training with ten processes, where published."""
-    from bflp.grid.plan import NO_AGGREGATOR
+    from bflp.grid.cell import NO_AGGREGATOR
     from bflp.paper.comparison import PUBLISHED, published
 
     wide = published().pivot_table(index=KEYS, columns="metric", values="published").reset_index()
-    times = pd.read_csv(PUBLISHED / "round_time.csv", keep_default_na=False)
+    times = pd.read_csv(PUBLISHED / "round_time.csv", keep_default_na=False, dtype=TEXT)
     times = times[times["processes"] == 10].assign(aggregation_seconds=0.0)
     times["aggregator"] = times["aggregator"].replace("N/A", NO_AGGREGATOR)
     times = times.rename(columns={"seconds_per_round": "train_seconds"})

@@ -18,7 +18,7 @@ from bflp.partition.redraw import redraw
 def split(
     labels: NDArray[np.int64], clients: int, settings: Mapping[str, Any], generator: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """labels [N] -> `clients` arrays of indices; settings: alpha, min_samples. Raises DataError."""
+    """labels [N] -> `clients` arrays of indices; settings: alpha, min_samples. Raises SplitError."""
     by_label = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     alpha, fair_size = settings["alpha"], len(labels) / clients
 

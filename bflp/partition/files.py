@@ -1,16 +1,17 @@
 """Partition files: which training samples each client holds.
 
-The .npz holds `indices` int64 [N], the clients' samples one client after the other, `offsets` int64 [clients + 1],
-where each begins and ends, and `job`, the JSON of what the partition was made from. The .csv beside it counts each
-client's labels.
+The .npz holds `indices` int64, the clients' samples one client after the other, `offsets` int64 [clients + 1], where
+each begins and ends, and `job`, the JSON of what the partition was made from; where samples are held out of clients,
+`held_out_indices` and `held_out_offsets` in the same form. Each training sample stands in one place. The .csv beside it
+counts the labels that each client trains on.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
-import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,57 +21,106 @@ from numpy.typing import NDArray
 
 from bflp.errors import DataError
 from bflp.files import canonical_json, whole_file, write_text
-from bflp.rng import numpy_generator
+from bflp.partition import SplitError
+from bflp.partition.split import Parts, split
 
 
 @dataclass(frozen=True)
 class Partition:
-    """indices [N], offsets [clients + 1], and what the partition was made from."""
+    """indices [n] and offsets [clients + 1] of what clients train on, and of what is held out of them.
+
+    job: what the partition was made from.
+    """
 
     indices: NDArray[np.int64]
     offsets: NDArray[np.int64]
     job: dict[str, Any]
+    held_out_indices: NDArray[np.int64] | None = None
+    held_out_offsets: NDArray[np.int64] | None = None
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Samples per client [clients]."""
+        """Samples per client [clients]; 0 for a client without data."""
         return np.diff(self.offsets)
 
+    @property
+    def with_data(self) -> NDArray[np.int64]:
+        """The clients that have samples, in order."""
+        return np.flatnonzero(self.sizes)
+
     def client(self, client: int) -> NDArray[np.int64]:
-        """The indices of one client's samples."""
+        """The indices of the samples that one client trains on."""
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
 
+    def held_out(self, client: int) -> NDArray[np.int64]:
+        """The indices of one client's held-out samples; none where nothing is held out."""
+        if self.held_out_indices is None or self.held_out_offsets is None:
+            return self.indices[:0]
+        return self.held_out_indices[self.held_out_offsets[client] : self.held_out_offsets[client + 1]]
+
+    def arrays(self) -> dict[str, NDArray[np.int64]]:
+        """The arrays under the names that they have in a file; those of held-out samples where there are any."""
+        names = ("indices", "offsets", "held_out_indices", "held_out_offsets")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
     def content_hash(self) -> str:
-        """sha256 of indices and offsets."""
-        return hashlib.sha256(self.indices.tobytes() + self.offsets.tobytes()).hexdigest()
+        """sha256 of all arrays."""
+        return hashlib.sha256(b"".join(array.tobytes() for array in self.arrays().values())).hexdigest()
+
+    def __str__(self) -> str:
+        sizes, empty = self.sizes, int((self.sizes == 0).sum())
+        text = f"{len(sizes)} clients with {sizes.min()} to {sizes.max()} samples"
+        text += f", {empty} of them empty" if empty else ""
+        return text if self.held_out_indices is None else f"{text}; {len(self.held_out_indices)} samples held out"
 
 
-def make(labels: NDArray[np.int64], job: dict[str, Any], data_hash: str) -> Partition:
-    """Split labels [N] as `job` says (name, clients, seed, settings). Raises DataError."""
-    clients, settings = job["clients"], job["settings"]
-    where = f"partition {job['name']} of {job['dataset']}"
-    if clients > len(labels):
-        raise DataError(f"{where}: {clients} clients are more than the {len(labels)} training samples")
-    module = importlib.import_module(f"bflp.partition.{settings['strategy']}")
+def make(
+    labels: NDArray[np.int64], job: dict[str, Any], data_hash: str, train_clients: NDArray[np.int64] | None = None
+) -> Partition:
+    """Split labels [N] as `job` says: `name`, `clients`, `seed` and `settings`.
+
+    settings: of the strategy, and `held_out`, the share of each client's samples that it does not train on.
+    train_clients: see `bflp.partition.natural`. Raises DataError.
+    """
+    settings = {**job["settings"], "train_clients": train_clients, **_own_split(job["settings"])}
     try:
-        parts = module.split(labels, clients, settings, numpy_generator(job["seed"], "partition"))
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from None
-    offsets = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-    return Partition(np.concatenate(parts).astype(np.int64), offsets.astype(np.int64), {**job, "data": data_hash})
+        parts, held = split(labels, job["clients"], job["seed"], settings)
+    except SplitError as error:
+        raise DataError(f"partition {job['name']} of {job['dataset']}: {error}") from None
+    return Partition(*_joined(parts), {**job, "data": data_hash}, *(_joined(held) if held else ()))
+
+
+def _joined(parts: Parts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    return np.concatenate(parts), np.cumsum([0, *map(len, parts)], dtype=np.int64)
+
+
+def split_hash(path: Path) -> str:
+    """sha256 of the file of a user's own split. Raises DataError."""
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file (it is the `file:` of a partition)")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _own_split(settings: dict[str, Any]) -> dict[str, NDArray[np.int64]]:
+    """`indices` and `offsets` for the strategy `file`; settings: `file`, the path, and `sha256`, of its content."""
+    if settings["strategy"] != "file":
+        return {}
+    path = Path(settings["file"])
+    if split_hash(path) != settings["sha256"]:
+        raise DataError(f"{path} was changed since snakemake read it: run snakemake again")
+    with _npz(path, "write it with numpy.savez") as archive:
+        arrays = {name: archive[name] for name in ("indices", "offsets")}
+        if any(array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) for array in arrays.values()):
+            raise ValueError("`indices` and `offsets` must be lists of whole numbers")
+        return {name: array.astype(np.int64) for name, array in arrays.items()}
 
 
 def save(partition: Partition, labels: NDArray[np.int64], path: Path) -> None:
     """Write the .npz and the .csv of label counts."""
     write_text(path.with_suffix(".csv"), counts_table(partition, labels))
     with whole_file(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(
-            file,
-            allow_pickle=False,
-            indices=partition.indices,
-            offsets=partition.offsets,
-            job=np.array(canonical_json(partition.job)),
-        )
+        job = np.array(canonical_json(partition.job))
+        np.savez_compressed(file, allow_pickle=False, **partition.arrays(), job=job)
 
 
 def counts_table(partition: Partition, labels: NDArray[np.int64]) -> str:
@@ -83,38 +133,59 @@ def counts_table(partition: Partition, labels: NDArray[np.int64]) -> str:
     return "\n".join(rows) + "\n"
 
 
-def load(path: Path) -> Partition:
-    """Read a partition file. Raises DataError where it is missing or broken."""
+@contextmanager
+def _npz(path: Path, advice: str) -> Iterator[Any]:
+    """An open archive; whatever goes wrong while it is open is a DataError with `advice`."""
     try:
         with np.load(path, allow_pickle=False) as archive:
-            job, indices, offsets = (archive[name] for name in ("job", "indices", "offsets"))
-            # numpy gives bytes for what does not begin as an array.
-            if not all(isinstance(part, np.ndarray) for part in (job, indices, offsets)):
-                raise ValueError("what it holds are no arrays")
-            partition = Partition(indices, offsets, dict(json.loads(str(job))))
-    except FileNotFoundError:
-        raise DataError(f"there is no partition file {path}: run snakemake") from None
+            yield archive
     except PermissionError:
         raise
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, OSError) as error:
-        raise DataError(f"{path} is broken ({error}): delete it and run snakemake again") from None
-    except Exception as error:  # zlib.error and others that a damaged archive can raise
-        raise DataError(f"{path} is broken ({type(error).__name__}): delete it and run snakemake again") from None
-    return partition
+    except Exception as error:  # whatever a damaged archive can raise
+        raise DataError(f"{path} is broken ({str(error) or type(error).__name__}): {advice}") from None
+
+
+def load(path: Path) -> Partition:
+    """Read a partition file. Raises DataError where it is missing or broken."""
+    if not path.is_file():
+        raise DataError(f"there is no partition file {path}: run snakemake")
+    with _npz(path, "delete it and run snakemake again") as archive:
+        names = ["indices", "offsets", *(name for name in archive.files if name.startswith("held_out_"))]
+        arrays = {name: archive[name] for name in names}
+        job = archive["job"]
+        # numpy gives bytes for what does not begin as an array.
+        if not all(isinstance(part, np.ndarray) for part in (job, *arrays.values())):
+            raise ValueError("what it holds are not arrays")
+        return Partition(**arrays, job=dict(json.loads(str(job))))
 
 
 def check(partition: Partition, path: Path, job: dict[str, Any], data_hash: str, samples: int) -> None:
-    """Raise DataError unless the file was made from `job` and this data, and gives every sample to one client."""
+    """Raise DataError unless the file was made from `job` and this data, and gives every sample to one client.
+
+    Clients without samples may be where the settings ask for none: with `min_samples: 0`, or in a split of one's own.
+    """
     for key, wanted in (*job.items(), ("data", data_hash)):
         if partition.job.get(key) != wanted:
             raise DataError(f"{path} was made from another {key}: delete it and run snakemake again")
-    indices, offsets = partition.indices, partition.offsets
-    each_once = indices.dtype == np.int64 and np.array_equal(np.sort(indices, axis=None), np.arange(samples))
-    if (
-        not each_once
-        or indices.ndim != 1
-        or offsets.shape != (job["clients"] + 1,)
-        or (offsets[0], offsets[-1]) != (0, samples)
-        or (np.diff(offsets) < 1).any()
+    settings, clients = job["settings"], job["clients"]
+    fewest = 0 if settings["strategy"] == "file" or settings.get("min_samples") == 0 else 1
+    lists: list[tuple[Any, Any, int]] = [(partition.indices, partition.offsets, fewest)]
+    if settings.get("held_out"):
+        lists.append((partition.held_out_indices, partition.held_out_offsets, 0))
+    if not all(_are_lists(*one, clients) for one in lists) or not np.array_equal(
+        np.sort(np.concatenate([indices for indices, _, _ in lists])), np.arange(samples)
     ):
         raise DataError(f"{path} does not give each of the {samples} samples to one client: delete it")
+
+
+def _are_lists(indices: Any, offsets: Any, fewest: int, clients: int) -> bool:
+    """Whether these are lists of at least `fewest` samples, one for each client."""
+    return (
+        indices is not None
+        and offsets is not None
+        and indices.dtype == np.int64
+        and indices.ndim == 1
+        and offsets.shape == (clients + 1,)
+        and (offsets[0], offsets[-1]) == (0, len(indices))
+        and bool((np.diff(offsets) >= fewest).all())
+    )

@@ -1,4 +1,4 @@
-"""labels: a fixed number of labels per client; each label's samples are shared equally by the clients holding it.
+"""labels, label skew: a fixed number of labels per client; each label is shared equally by the clients holding it.
 
 As in McMahan et al. (2017), where each client holds two labels.
 """
@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bflp.errors import DataError
+from bflp.partition import SplitError
 
 
 def split(
     labels: NDArray[np.int64], clients: int, settings: Mapping[str, Any], generator: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """labels [N] -> `clients` arrays of indices; settings: labels_per_client. Raises DataError."""
+    """labels [N] -> `clients` arrays of indices; settings: labels_per_client. Raises SplitError."""
     names = np.unique(labels)
     wanted = settings["labels_per_client"]
     if wanted > len(names):
-        raise DataError(f"labels_per_client {wanted} is more than the {len(names)} labels of the data set")
+        raise SplitError(f"labels_per_client {wanted} is more than the {len(names)} labels of the data set")
     if wanted * clients < len(names):
-        raise DataError(
+        raise SplitError(
             f"{clients} clients with labels_per_client {wanted} cannot hold all {len(names)} labels: raise one of them"
         )
     holders: list[list[int]] = [[] for _ in names]
@@ -36,7 +36,7 @@ def split(
     for name, clients_of_label in zip(names, holders, strict=True):
         indices = generator.permutation(np.flatnonzero(labels == name))
         if len(indices) < len(clients_of_label):
-            raise DataError(
+            raise SplitError(
                 f"label {name} has {len(indices)} samples, too few for the {len(clients_of_label)} clients that are to "
                 f"share it: lower labels_per_client {wanted}, or use fewer clients"
             )

@@ -1,4 +1,4 @@
-"""quantity: labels as in iid, but the clients' sizes follow Dirichlet(alpha)."""
+"""quantity, quantity skew: labels as in iid, but the clients' sizes follow Dirichlet(alpha)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bflp.partition.redraw import redraw
 def split(
     labels: NDArray[np.int64], clients: int, settings: Mapping[str, Any], generator: np.random.Generator
 ) -> list[NDArray[np.int64]]:
-    """labels [N] -> `clients` arrays of indices; settings: alpha, min_samples. Raises DataError."""
+    """labels [N] -> `clients` arrays of indices; settings: alpha, min_samples. Raises SplitError."""
 
     def draw() -> list[NDArray[np.int64]]:
         shares = generator.dirichlet(np.full(clients, settings["alpha"]))

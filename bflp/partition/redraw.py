@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from bflp.errors import DataError
+from bflp.partition import SplitError
 
 MOST_DRAWS = 1000
 
@@ -17,12 +17,12 @@ def redraw(
 ) -> list[NDArray[np.int64]]:
     """The first of up to MOST_DRAWS results of `draw` that gives each client at least `min_samples`.
 
-    Raises DataError, saying which settings clash and what to change.
+    Raises SplitError, saying which settings clash and what to change.
     """
     clash = f"alpha {alpha}, {clients} clients and min_samples {min_samples} clash on {samples} training samples"
     advice = "raise alpha, lower min_samples, or use fewer clients"
     if clients * min_samples > samples:
-        raise DataError(f"{clash}: {clients} x {min_samples} samples are more than there are; {advice}")
+        raise SplitError(f"{clash}: {clients} x {min_samples} samples are more than there are; {advice}")
     best = 0
     for _ in range(MOST_DRAWS):
         parts = draw()
@@ -30,4 +30,4 @@ def redraw(
         if smallest >= min_samples:
             return parts
         best = max(best, smallest)
-    raise DataError(f"{clash}: in {MOST_DRAWS} draws the smallest client never had more than {best} samples; {advice}")
+    raise SplitError(f"{clash}: in {MOST_DRAWS} draws the smallest client never had more than {best} samples; {advice}")

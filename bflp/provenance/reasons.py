@@ -1,4 +1,4 @@
-"""Why a result is not what the present settings, code and data would give, in plain words.
+"""Why something that was made is not what the present settings, code and data would give, in plain words.
 
 A result records what made it: its settings, a digest of each module that it ran, and the content hashes of its data.
 """
@@ -11,39 +11,62 @@ from pathlib import Path
 from typing import Any
 
 from bflp.files import write_text
-from bflp.fingerprint import RULE_FILE, cell_modules, digests, module_path
-from bflp.grid.plan import PREPARE_MODULES, Plan
+from bflp.fingerprint import module_path
+from bflp.grid.coverage import training_digests
+from bflp.grid.plan import Plan
+from bflp.results.evaluation import Evaluation
+from bflp.results.result import Result
 
 
-def mismatch(result: Mapping[str, Any], job: Mapping[str, Any], hashes: Mapping[str, str]) -> str | None:
+def result_mismatch(result: Result, job: Mapping[str, Any], hashes: Mapping[str, str]) -> str | None:
     """Why a result does not fit its present job and data; None when it does. hashes: of the data sets, by name."""
-    found = []
-    settings = list(_settings(result["settings"], job))
+    cell, found = job["cell"], []
+    in_config = {
+        "augment": f"datasets.{cell['dataset']}.augment",
+        "partition": f"partitions.{cell['partition']}",
+        "setup": f"setups.{cell['clients']}",
+        "rule": f"aggregators.{cell['aggregator']}",
+        **{key: f"models.{cell['model']}.{key}" for key in ("weights", "algorithm", "optimiser")},
+    }
+    settings = list(_changed_settings(result.settings, job["settings"], in_config))
     if settings:
         found.append(f"other settings ({', '.join(settings)})")
-    if result["fingerprint"] != job["fingerprint"]:
-        found.append(f"other code ({code(result, job)})")
-    names = {
-        "dataset": job["cell"]["dataset"],
-        "out_of_distribution": job["settings"]["evaluation"]["out_of_distribution"],
-    }
-    for key, name in names.items():
-        if name in hashes and result["data"][key] != hashes[name]:
-            found.append(f"other data (images or labels of {name})")
+    if result.fingerprint != job["fingerprint"]:
+        changed = _changed_code(result.environment.code, training_digests(job))
+        found.append(f"other code ({changed or f'fingerprint {result.fingerprint}'})")
+    if result.data.dataset != hashes.get(cell["dataset"], result.data.dataset):
+        found.append(f"other data (images or labels of {cell['dataset']})")
     return " and ".join(found) or None
+
+
+def evaluation_mismatch(
+    evaluation: Evaluation, result: Result, wanted: Mapping[str, Any], hashes: Mapping[str, str]
+) -> str | None:
+    """Why an evaluation does not fit its result and what is wanted now (`Plan.evaluation_of`); None when it does."""
+    ood = wanted["settings"].get("out_of_distribution")
+    if evaluation.model_sha256 != result.model_sha256:
+        return "another model"
+    settings = list(_changed_settings(evaluation.settings, wanted["settings"], {}, "evaluation."))
+    if settings:
+        return f"other settings ({', '.join(settings)})"
+    if evaluation.fingerprint != wanted["fingerprint"]:
+        return "other code"
+    if evaluation.final is not None and ood and evaluation.data.out_of_distribution != hashes.get(ood):
+        return f"other data (images of {ood})"
+    return None
 
 
 def record_preparation(plan: Plan, dataset: str, job: str) -> None:
     """Write down what a data set was prepared from, and by what code. job: as the plan gave it before that."""
-    record = {"job": json.loads(job), "code": digests(PREPARE_MODULES)}
-    write_text(plan.made_file(dataset), json.dumps(record) + "\n")
+    record = {"job": json.loads(job), "code": plan.prepare_code()}
+    write_text(plan.paths.made(dataset), json.dumps(record) + "\n")
 
 
 def preparation(plan: Plan, dataset: str) -> str | None:
-    """Why a data set that is prepared is to be prepared anew; None when it is not, or when that is not known."""
+    """Why a data set that is prepared has to be prepared again; None when it need not be, or nobody knows."""
     source = plan.settings.source(dataset)
     try:
-        record = json.loads(plan.made_file(dataset).read_text(encoding="utf-8"))
+        record = json.loads(plan.paths.made(dataset).read_text(encoding="utf-8"))
         then, code_then = record["job"], record["code"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -53,41 +76,22 @@ def preparation(plan: Plan, dataset: str) -> str | None:
     if then["origin"] != now["origin"]:
         return f"{source} has other content" if source else "it has another source"
     if then["fingerprint"] != now["fingerprint"]:
-        return f"other code ({', '.join(changed_files(code_then, digests(PREPARE_MODULES)))})"
+        return f"other code ({_changed_code(code_then, plan.prepare_code())})"
     return None
 
 
-def code(result: Mapping[str, Any], job: Mapping[str, Any]) -> str:
-    """Which files were changed since the result was made, as far as it tells."""
-    then = result["environment"].get("code") or {}
-    changed = changed_files(then, digests(cell_modules(job), job.get("aggregator_file"))) if then else []
-    if RULE_FILE in changed:
-        changed[changed.index(RULE_FILE)] = str(job.get("aggregator_file", "the rule's file"))
-    return ", ".join(changed) or f"fingerprint {result['fingerprint']}, now {job['fingerprint']}"
-
-
-def changed_files(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """The files of the modules whose digests differ, or that are covered no more or only now."""
+def _changed_code(then: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """The files whose digests differ, or that are covered no more or only now; a file that is new or gone usually
+    shows in the one that imports it, too."""
     modules = sorted(module for module in then.keys() | now.keys() if then.get(module) != now.get(module))
-    # Usually a file that is new or gone shows in the one that imports it, too; naming both is no harm.
-    return [module_path(module) for module in modules]
+    return ", ".join(map(module_path, modules)) if then else ""
 
 
-def _settings(then: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[str]:
+def _changed_settings(then: Any, now: Any, in_config: Mapping[str, str], before: str = "") -> Iterator[str]:
     """Each changed setting as `key old -> new`, with the key that it has in the config."""
-    cell, now = job["cell"], job["settings"]
-    in_config = {
-        "augment": f"datasets.{cell['dataset']}.augment",
-        "partition": f"partitions.{cell['partition']}",
-        "setup": f"setups.{cell['clients']}",
-    }
     for key in sorted(then.keys() | now.keys()):
-        yield from _differences(in_config.get(key, key), then.get(key), now.get(key))
-
-
-def _differences(key: str, then: Any, now: Any) -> Iterator[str]:
-    if isinstance(then, Mapping) and isinstance(now, Mapping):
-        for part in sorted(then.keys() | now.keys()):
-            yield from _differences(f"{key}.{part}", then.get(part), now.get(part))
-    elif then != now:
-        yield f"{key} {json.dumps(then)} -> {json.dumps(now)}"
+        name, old, new = in_config.get(key, f"{before}{key}"), then.get(key), now.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from _changed_settings(old, new, {}, f"{name}.")
+        elif old != new:
+            yield f"{name} {json.dumps(old)} -> {json.dumps(new)}"

@@ -1,29 +1,27 @@
-"""Checking all that a results folder holds: data, partitions, results, models and the merged table.
+"""Checking all that a results folder holds: data, partitions, results, models, evaluations and the merged table.
 
-Each finding names a file, what is with it and what to do. Merging does the same checks of the results
-(`results.read_result`, `results.stale_reason`).
+Each finding names a file, what is wrong with it and what to do.
 """
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file
-
-from bflp.datasets import prepared as arrays
+from bflp.datasets import prepared, source
 from bflp.datasets.download import is_current
 from bflp.errors import DataError
-from bflp.grid.plan import Cell, Plan
-from bflp.networks.layout import Layout
+from bflp.grid.cell import Cell
+from bflp.grid.job import Job
+from bflp.grid.plan import Plan
 from bflp.partition import files as partition_files
-from bflp.results.frame import frame, read_result, row, stale_reason
+from bflp.provenance.state import CellState, state
+from bflp.results.frame import frame
+from bflp.runtime.evaluate import load_model, model_hash
+from bflp.runtime.inputs import Assignment
 
 AGAIN = "delete it and run snakemake again"
 
@@ -34,7 +32,7 @@ class Finding:
 
     path: Path
     what: str
-    advice: str
+    advice: str = ""
     wrong: bool = True
 
     def __str__(self) -> str:
@@ -58,169 +56,172 @@ class Report:
         return [finding for finding in self.findings if not finding.wrong]
 
 
+class _WrongError(Exception):
+    """The first thing that is wrong with a file."""
+
+    def __init__(self, path: Path, what: str, advice: str = "", wrong: bool = True) -> None:
+        super().__init__(what)
+        self.finding = Finding(path, what, advice, wrong)
+
+
 @dataclass(frozen=True)
-class Prepared:
+class _Prepared:
     """A data set that is there and whole."""
 
-    dataset: arrays.Dataset
+    dataset: prepared.Dataset
     sha256: str
 
 
 def verify(plan: Plan) -> Report:
     """Check the results folder of a plan."""
     report = Report()
-    prepared = {}
+    data: dict[str, _Prepared] = {}
     for dataset in plan.datasets():
-        try:
-            prepared[dataset] = _check_data(plan, dataset)
-        except _Found as found:
-            report.findings.append(found.finding)
+        with _collecting(report):
+            data[dataset] = _check_data(plan, dataset)
     partitions: dict[Path, str] = {}
     for cell in plan.cells:
         path = plan.partition_file(cell)
-        if path not in partitions and cell.dataset in prepared:
+        if path not in partitions and cell.dataset in data:
             partitions[path] = ""
-            try:
-                partitions[path] = _check_partition(plan, cell, prepared[cell.dataset])
-            except _Found as found:
-                report.findings.append(found.finding)
-    hashes = {name: one.sha256 for name, one in prepared.items()}
-    rows = []
+            with _collecting(report):
+                partitions[path] = _check_partition(plan, cell, data[cell.dataset])
+    hashes = {name: one.sha256 for name, one in data.items()}
+    right: list[CellState] = []
     for cell in plan.cells:
-        if not plan.result_file(cell).exists():
+        found = state(plan, cell, hashes)
+        if found.kind == "missing":
             report.missing.append(cell)
             continue
-        try:
-            result = _check_result(plan, cell, hashes, partitions.get(plan.partition_file(cell), ""))
-            if cell.dataset in prepared:
-                _check_size(plan, cell, result, prepared[cell.dataset].dataset)
-                _check_model(plan, cell, result, prepared[cell.dataset].dataset)
-            rows.append(row(cell, result))
-        except _Found as found:
-            report.findings.append(found.finding)
-    report.results = len(rows)
-    if len(rows) == len(plan.cells):
-        report.findings.extend(_check_merged(plan, rows))
+        with _collecting(report):
+            _check_result(plan, found, partitions.get(plan.partition_file(cell), ""))
+            if cell.dataset in data:
+                _check_model(plan, found, data[cell.dataset].dataset)
+            right.append(found)
+            _check_evaluation(plan, found)
+    report.results = len(right)
+    if len(right) == len(plan.cells) and all(found.evaluation for found in right):
+        report.findings.extend(_check_merged(plan, right))
     report.findings.extend(_not_named(plan))
     return report
 
 
-class _Found(Exception):
-    """The first thing that is wrong with a file."""
-
-    def __init__(self, path: Path, what: str, advice: str, wrong: bool = True) -> None:
-        super().__init__(what)
-        self.finding = Finding(path, what, advice, wrong)
-
-
-def _check_data(plan: Plan, name: str) -> Prepared:
-    path, source = plan.data_file(name), plan.settings.source(name)
-    if not path.exists():
-        raise _Found(path, "is not there, so that results can not be checked against it", "", wrong=False)
+@contextlib.contextmanager
+def _collecting(report: Report) -> Iterator[None]:
+    """Add what a check raises to the report."""
     try:
-        dataset = arrays.open_prepared(path)
+        yield
+    except _WrongError as error:
+        report.findings.append(error.finding)
+
+
+def _check_data(plan: Plan, name: str) -> _Prepared:
+    path, own = plan.paths.data(name), plan.settings.source(name)
+    if not path.exists():
+        raise _WrongError(path, "is not there, so that results cannot be checked against it", wrong=False)
+    try:
+        dataset = prepared.open_prepared(path)
         # And as others would read it: training maps the arrays, and does not look at the archive's checksums.
-        as_read = arrays.load_source(path)
-        summary = arrays.read_summary(path)
+        as_read = source.load_source(path)
+        summary = prepared.read_summary(path)
     except DataError as error:
         raise _from_error(path, error) from None
     if summary != dataset.summary() or summary != as_read.summary():
-        raise _Found(path, "is not what its summary says", "delete both and run snakemake again")
-    if source is not None and Path(source).exists() and not is_current(Path(source), path):
-        raise _Found(path, f"was made from another {source} than is there now", "run snakemake again")
-    return Prepared(dataset, summary["sha256"])
+        raise _WrongError(path, "is not what its summary says", "delete both and run snakemake again")
+    if own is not None and Path(own).exists() and not is_current(Path(own), path):
+        raise _WrongError(path, f"was made from another {own} than is there now", "run snakemake again")
+    return _Prepared(dataset, summary["sha256"])
 
 
-def _check_partition(plan: Plan, cell: Cell, prepared: Prepared) -> str:
+def _check_partition(plan: Plan, cell: Cell, data: _Prepared) -> str:
     """The hash of the partition that present settings, code and data give; its file, if there is one, is checked."""
-    path, labels = plan.partition_file(cell), prepared.dataset.train_labels
-    job = json.loads(plan.partition_job(cell.dataset, cell.partition, cell.clients, cell.seed))
+    path, labels = plan.partition_file(cell), data.dataset.train_labels
+    job = json.loads(plan.partition_job_of(cell))
     try:
-        expected = partition_files.make(labels, job, prepared.sha256)
+        expected = partition_files.make(labels, job, data.sha256, data.dataset.train_clients)
         if path.exists():
             found = partition_files.load(path)
-            partition_files.check(found, path, job, prepared.sha256, len(labels))
+            partition_files.check(found, path, job, data.sha256, len(labels))
             if found.content_hash() != expected.content_hash():
-                raise _Found(path, "holds another split than its settings give", AGAIN)
+                raise _WrongError(path, "holds another split than its settings give", AGAIN)
             counts = path.with_suffix(".csv")
             if counts.exists() and _text(counts) != partition_files.counts_table(expected, labels):
-                raise _Found(counts, "holds other counts than the partition", AGAIN)
+                raise _WrongError(counts, "holds other counts than the partition", AGAIN)
     except DataError as error:
         raise _from_error(path, error) from None
     return expected.content_hash()
 
 
-def _check_result(plan: Plan, cell: Cell, hashes: dict[str, str], partition: str) -> dict[str, Any]:
-    path = plan.result_file(cell)
+def _check_result(plan: Plan, found: CellState, partition: str) -> None:
+    path, reason = plan.paths.result(found.cell), found.reason
+    if found.kind == "damaged":
+        raise _WrongError(path, reason.removeprefix(f"{path} "))
+    assert found.result is not None
+    if not reason and partition not in ("", found.result.data.partition):
+        reason = "another partition"
+    if reason:
+        advice = "run snakemake again, or go back to what it was made with"
+        raise _WrongError(path, f"was made with {reason}", advice)
+
+
+def _check_model(plan: Plan, found: CellState, dataset: prepared.Dataset) -> None:
+    cell, path = found.cell, plan.paths.model(found.cell)
+    assert found.result is not None
+    job = Job.parse(plan.job(cell))
+    layout = Assignment(job, plan.paths.data(cell.dataset), plan.partition_file(cell)).layout(dataset)
     try:
-        result = read_result(path, cell)
+        digest = model_hash(load_model(path, layout))
     except DataError as error:
         raise _from_error(path, error) from None
-    reason = stale_reason(result, json.loads(plan.job(cell)), hashes)
-    if reason is None and partition not in ("", result["data"]["partition"]):
-        reason = "another partition"
-    if reason is not None:
-        raise _Found(
-            path, f"was made with {reason}", "delete it and run snakemake again, or go back to what it was made with"
-        )
-    return result
+    if digest != found.result.model_sha256:
+        raise _WrongError(path, "is not the model of the cell's result", "delete both and run snakemake again")
 
 
-def _check_size(plan: Plan, cell: Cell, result: dict[str, Any], dataset: arrays.Dataset) -> None:
-    counted = sum(result["reliability"]["counts"]) if result["reliability"] else len(dataset.test_labels)
-    if counted != len(dataset.test_labels):
-        what = f"was evaluated on {counted} images, the test set has {len(dataset.test_labels)}"
-        raise _Found(plan.result_file(cell), what, AGAIN)
+def _check_evaluation(plan: Plan, found: CellState) -> None:
+    path = plan.paths.evaluation(found.cell)
+    if not found.evaluation:
+        raise _WrongError(path, found.evaluation_reason, "run snakemake again, or bflp evaluate")
+    counts = found.evaluation.reliability.counts if found.evaluation.reliability else None
+    size = (
+        len(prepared.open_prepared(data).test_labels)
+        if (data := plan.paths.data(found.cell.dataset)).exists()
+        else None
+    )
+    if counts is not None and size is not None and sum(counts) != size:
+        raise _WrongError(path, f"was made on {sum(counts)} images, the test set has {size}", AGAIN)
 
 
-def _check_model(plan: Plan, cell: Cell, result: dict[str, Any], dataset: arrays.Dataset) -> None:
-    path = plan.model_file(cell)
-    advice = f"delete it and {plan.result_file(cell)}, and run snakemake again"
-    if not path.exists():
-        raise _Found(
-            path,
-            "is not there, though the cell's result is",
-            f"delete {plan.result_file(cell)} and run snakemake again",
-        )
-    try:
-        tensors = load_file(path)
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise _Found(path, f"is damaged ({error})", advice) from None
-    layout = Layout(dataset.image_shape, dataset.labels, cell.variational)
-    shapes = {name: shape for name, (_, shape) in layout.tensors.items()}
-    if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
-        raise _Found(path, "holds other tensors than the cell's network has", advice)
-    vector = np.concatenate([tensors[name].ravel() for name in shapes])
-    if vector.dtype != np.float32 or not np.isfinite(vector).all():
-        raise _Found(path, "holds entries that are no finite float32 numbers", advice)
-    if hashlib.sha256(vector.tobytes()).hexdigest() != result["model_sha256"]:
-        raise _Found(path, "is not the model of the cell's result", advice)
-
-
-def _check_merged(plan: Plan, rows: list[dict[str, Any]]) -> Iterator[Finding]:
-    path = plan.results / "results.csv"
+def _check_merged(plan: Plan, right: list[CellState]) -> Iterator[Finding]:
+    path = plan.paths.merged
+    rows = ((item.cell, item.result, item.evaluation) for item in right if item.result is not None)
     if path.exists() and _text(path) != frame(rows).to_csv(index=False):
         yield Finding(path, "does not hold what the cells' results say", AGAIN)
 
 
 def _not_named(plan: Plan) -> Iterator[Finding]:
-    """Files that no cell of the config has."""
-    named = {
-        file
-        for cell in plan.cells
-        for file in (
-            plan.result_file(cell),
-            plan.model_file(cell),
-            plan.partition_file(cell),
-            plan.partition_file(cell).with_suffix(".csv"),
-        )
-    }
-    running = {plan.checkpoint_folder(cell) for cell in plan.cells}
-    for path in _files(plan.results / "cells", plan.results / "partitions", plan.results / "checkpoints"):
+    """Files that nothing in the config has: also tables and figures of what left the grid."""
+    paths, named = plan.paths, {plan.paths.merged}
+    for cell in plan.cells:
+        named |= {paths.result(cell), paths.model(cell), paths.evaluation(cell), paths.progress(cell)}
+        named.add(paths.evaluation(cell).with_suffix(".npz"))
+        named |= {paths.progress(cell).with_suffix(".lock"), plan.partition_file(cell)}
+        named.add(plan.partition_file(cell).with_suffix(".csv"))
+    named |= {paths.evaluated(*block) for block in plan.blocks()}
+    folders = ("cells", "evaluations", "evaluated", "partitions", "progress")
+    for path in _files(*(plan.results / folder for folder in folders)):
         if path.name.endswith(".tmp"):
-            yield Finding(path, "was left by a program that is running or was killed", "", wrong=False)
-        elif path not in named and path.parent not in running:
-            yield Finding(path, "is of no cell that the config names", "", wrong=False)
+            yield Finding(path, "was left by a program that is running or was killed", wrong=False)
+        elif path not in named:
+            yield Finding(path, "belongs to nothing in this config", wrong=False)
+    blocks = {"/".join(block) for block in plan.blocks()}
+    for path in _files(plan.results / "figures"):
+        block = str(path.parent.relative_to(plan.results / "figures"))
+        if block != "." and block not in blocks:
+            yield Finding(path, "belongs to nothing in this config", wrong=False)
+    for path in _files(plan.results / "tables"):
+        clients = path.stem.removeprefix("results")
+        if path.stem.startswith("results") and clients not in plan.settings.grid.clients:
+            yield Finding(path, "belongs to nothing in this config", wrong=False)
 
 
 def _files(*folders: Path) -> Iterator[Path]:
@@ -232,6 +233,6 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
 
-def _from_error(path: Path, error: DataError) -> _Found:
+def _from_error(path: Path, error: DataError) -> _WrongError:
     """What a reader's error says, without the file's name, which the finding has."""
-    return _Found(path, str(error).removeprefix(f"{path} "), "")
+    return _WrongError(path, str(error).removeprefix(f"{path} "))

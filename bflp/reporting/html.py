@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import html
-import math
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from bflp.reporting.tables import Entry, Table
+from bflp.reporting.table import Entry, Table, shown
 
 _STYLE = """
 body { font: 14px/1.4 system-ui, sans-serif; margin: 1.5em; color: #222; background: #fff; }
@@ -81,7 +78,7 @@ def to_html(table: Table) -> str:
     ]
     content = (
         f"<p>{html.escape(table.caption)}</p>\n"
-        '<input type="search" placeholder="Filter rows, e.g. FVBA CF" aria-label="Filter rows">\n<div><table>\n'
+        '<input type="search" placeholder="Filter rows" aria-label="Filter rows">\n<div><table>\n'
         f'<thead>\n<tr><th colspan="{len(heads)}"></th>{upper}</tr>\n<tr>{lower}</tr>\n</thead>\n<tbody>\n'
         + "\n".join(rows)
         + f"\n</tbody>\n</table></div>\n<script>{_SCRIPT}</script>"
@@ -101,15 +98,8 @@ _LABEL = ' class="label"'
 
 
 def _cell(value: Entry | str) -> str:
+    text = shown(value, html.escape, "<b>{}</b>", " ± {}", " <small>({} seeds)</small>")
     if isinstance(value, str):
-        return f"<td>{html.escape(value)}</td>"
-    if value.diverged:
-        return f'<td data-value="">diverged ({value.diverged}/{value.wanted})</td>'
-    if not value.seeds:
-        return '<td data-value="">—</td>'
-    text = f"<b>{value.mean:.2f}</b>" if value.bold else f"{value.mean:.2f}"
-    if not math.isnan(value.standard_error):
-        text += f" ± {value.standard_error:.2f}"
-    if value.seeds < value.wanted:
-        text += f" <small>({value.seeds}/{value.wanted} seeds)</small>"
-    return f'<td data-value="{value.mean!r}">{text}</td>'
+        return f"<td>{text}</td>"
+    # What the column is sorted by: nothing where there is no mean.
+    return f'<td data-value="{repr(value.mean) if value.seeds else ""}">{text}</td>'

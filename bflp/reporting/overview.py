@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import yaml
 
-from bflp.datasets.registry import title
-from bflp.grid.plan import NO_AGGREGATOR, Cell
+from bflp.datasets.registry import title as dataset_title
+from bflp.engine.metrics.registry import METRICS
+from bflp.engine.predictions import CURVES
+from bflp.grid.cell import Cell
+from bflp.reporting.figures.block import mean_and_error
 from bflp.reporting.html import page, to_html
-from bflp.reporting.tables import Entry, Table
-from bflp.reporting.titles import partition_title
-from bflp.results.frame import TIMES
+from bflp.reporting.table import Entry, Row, Table
+from bflp.reporting.titles import aggregator_title, partition_title
 from bflp.settings.schema import Settings
 
 # File name to the title that the report shows.
@@ -25,7 +27,9 @@ PAGES = {
     "timings": "Times by row of the tables",
 }
 _VERSIONS = ("python", "torch", "numpy", "system", "processor", "cores", "device", "gpu", "processes")
-Results = Sequence[tuple[Cell, Mapping[str, Any]]]
+TIMES = ("train_seconds", "aggregation_seconds", "evaluation_seconds")
+# Cells with their records, as those of a block of figures: `.result` and `.evaluation`, None where training diverged.
+Results = Sequence[tuple[Cell, Any]]
 
 
 def make_pages(settings: Settings, results: Results) -> dict[str, str]:
@@ -40,7 +44,8 @@ def make_pages(settings: Settings, results: Results) -> dict[str, str]:
 def settings_page(settings: Settings, results: Results) -> str:
     """All settings as a config file would have them, and what the cells ran with."""
     environments = Counter(
-        tuple((name, str(result["environment"].get(name))) for name in _VERSIONS) for _, result in results
+        tuple((name, str(environment.get(name))) for name in _VERSIONS)
+        for environment in (record.result.environment.model_dump() for _, record in results)
     )
     items = "\n".join(
         f"<li>{count} of {len(results)} cells: "
@@ -49,7 +54,6 @@ def settings_page(settings: Settings, results: Results) -> str:
         for environment, count in environments.most_common()
     )
     shown = settings.model_dump(mode="json")
-    shown["setups"] = {int(clients): setup for clients, setup in shown["setups"].items()}
     for dataset in settings.grid.datasets:
         augment = settings.augment(dataset)
         augmentation = augment.model_dump() if augment else None
@@ -64,19 +68,20 @@ def settings_page(settings: Settings, results: Results) -> str:
 
 def cells_table(results: Results) -> Table:
     """A row per cell."""
-    rows: list[tuple[Sequence[str], Sequence[Entry | str]]] = []
-    for cell, result in results:
-        final, timing, environment = result["final"] or {}, result["timing"], result["environment"]
-        numbers = [_number(final.get(name)) for name in ("accuracy", "ece", "nll", "spread")]
-        milliseconds = [_number(_mean(timing[f"{name}_seconds"]), 1) for name in TIMES]
+    rows: list[Row] = []
+    for cell, record in results:
+        result, final = record.result, (record.evaluation.final if record.evaluation else None) or {}
+        timing, environment = result.timing, result.environment.model_dump()
+        numbers = [_number(final.get(name), METRICS[name].digits) for name in CURVES]
+        milliseconds = [_number(_mean(getattr(timing, name)), 1) for name in TIMES]
         run = [
-            str(len(timing["train_seconds"])),
-            _number(timing["total_seconds"], 1),
+            str(len(timing.train_seconds)),
+            _number(timing.total_seconds, 1),
             ", ".join(map(str, environment["resumed_at"])),
-            "" if result["diverged"] is None else f"round {result['diverged']['round']}",
+            "" if result.diverged is None else f"round {result.diverged.round}",
             *(str(environment.get(name) or "") for name in ("processes", "device", "gpu", "processor")),
             *(str(environment[name]) for name in ("python", "torch", "numpy")),
-            result["fingerprint"],
+            result.fingerprint,
         ]
         rows.append((_coordinates(cell), [*numbers, *milliseconds, *run]))
     return Table(
@@ -85,9 +90,15 @@ def cells_table(results: Results) -> Table:
         "aggregation and evaluation; wall clock of all its rounds; what it ran on. Code: fingerprint of all code that "
         "can change the result.",
         labels=("Data set", "Partition", "Clients", "Model", "Aggregator", "Seed"),
-        groups=[("Final model", 4), ("Milliseconds per round", 3), ("Run", 4), ("Machine", 4), ("Versions", 4)],
+        groups=[
+            ("Final model", len(CURVES)),
+            ("Milliseconds per round", 3),
+            ("Run", 4),
+            ("Machine", 4),
+            ("Versions", 4),
+        ],
         columns=[
-            *("Accuracy (%)", "ECE (%)", "NLL", "Spread"),
+            *(METRICS[name].title for name in CURVES),
             *("Training", "Aggregation", "Evaluation"),
             *("Rounds", "Total (s)", "Went on after round", "Diverged"),
             *("Processes", "Device", "GPU", "Processor"),
@@ -98,15 +109,15 @@ def cells_table(results: Results) -> Table:
 
 
 def timings_table(results: Results) -> Table:
-    """A row per data set, number of clients, model and aggregator: means over partitions and seeds."""
-    groups: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for cell, result in results:
+    """A row per data set, set-up, model and aggregator: means over partitions and seeds."""
+    groups: dict[tuple[str, ...], list[Any]] = {}
+    for cell, record in results:
         data, _, clients, model, rule, _ = _coordinates(cell)
-        groups.setdefault((data, clients, model, rule), []).append(result["timing"])
-    rows: list[tuple[Sequence[str], Sequence[Entry | str]]] = []
+        groups.setdefault((data, clients, model, rule), []).append(record.result.timing)
+    rows: list[Row] = []
     for names, timings in groups.items():
-        means = [_entry([_mean(timing[f"{name}_seconds"]) for timing in timings]) for name in TIMES]
-        totals = [float(timing["total_seconds"]) for timing in timings]
+        means = [_entry([_mean(getattr(timing, name)) for timing in timings]) for name in TIMES]
+        totals = [timing.total_seconds for timing in timings]
         rows.append((names, [str(len(timings)), *means, _entry(totals), _number(sum(totals) / 3600)]))
     return Table(
         name="timings",
@@ -120,9 +131,8 @@ def timings_table(results: Results) -> Table:
 
 
 def _coordinates(cell: Cell) -> tuple[str, ...]:
-    rule = "N/A" if cell.aggregator == NO_AGGREGATOR else cell.aggregator
-    partition = partition_title(cell.partition)
-    return title(cell.dataset), partition, str(cell.clients), cell.model, rule, str(cell.seed)
+    partition, rule = partition_title(cell.partition), aggregator_title(cell.aggregator)
+    return dataset_title(cell.dataset), partition, str(cell.clients), cell.model, rule, str(cell.seed)
 
 
 def _mean(seconds: Sequence[float]) -> float | None:
@@ -131,12 +141,12 @@ def _mean(seconds: Sequence[float]) -> float | None:
 
 
 def _number(value: float | None, digits: int = 2) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
+    return "" if value is None else f"{value:z.{digits}f}"
 
 
 def _entry(values: Iterable[float | None]) -> Entry:
-    present = np.array([value for value in values if value is not None])
-    if not len(present):
+    present = [value for value in values if value is not None]
+    if not present:
         return Entry()
-    error = float(present.std(ddof=1) / np.sqrt(len(present))) if len(present) > 1 else float("nan")
-    return Entry(float(present.mean()), error, len(present), len(present))
+    mean, error = mean_and_error(np.array(present))
+    return Entry(float(mean), float(error), len(present), len(present))

@@ -38,10 +38,10 @@ _DOCUMENT = r"""\documentclass[10pt]{article}
 
 
 def find_latex(output: str | Path) -> str:
-    """The path of pdflatex. Raises UserError where it is missing, so that `output` can not be made."""
+    """The path of pdflatex. Raises UserError where it is missing, so that `output` cannot be made."""
     program = shutil.which("pdflatex")
     if program is None:
-        raise UserError(f"pdflatex is not installed, so {output} can not be made: {INSTALL}")
+        raise UserError(f"pdflatex is not installed, so {output} cannot be made: {INSTALL}")
     return program
 
 
@@ -62,7 +62,7 @@ def compile_tables(files: Sequence[Path], output: Path) -> None:
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, encoding="utf-8", errors="replace", check=False
         )
-        if done.returncode:
+        if done.returncode or "Float too large" in done.stdout:
             raise UserError(_explain(done.stdout, output))
         with whole_file(output) as temporary:
             shutil.copyfile(Path(folder, "tables.pdf"), temporary)
@@ -71,6 +71,8 @@ def compile_tables(files: Sequence[Path], output: Path) -> None:
 def _explain(log: str, output: Path) -> str:
     missing = re.search(r"File `([^']+)' not found", log)
     if missing:
-        return f"TeX lacks {missing[1]}, so {output} can not be made: {INSTALL}"
-    mistake = next((line for line in log.splitlines() if line.startswith("!")), "! no message")
-    return f"pdflatex can not make {output}: {mistake[1:].strip()}"
+        return f"TeX lacks {missing[1]}, so {output} cannot be made: {INSTALL}"
+    # TeX itself would print what fits a page, and say that all is well.
+    too_large = "! a table is higher than a page" if "Float too large" in log else "! no message"
+    mistake = next((line for line in log.splitlines() if line.startswith("!")), too_large)
+    return f"pdflatex cannot make {output}: {mistake[1:].strip()}"

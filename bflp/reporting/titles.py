@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bflp.datasets.registry import title as dataset_title
+from bflp.grid.cell import NO_AGGREGATOR
 
-__all__ = ["block_title", "clients_title", "dataset_title", "federation_title", "partition_title", "table_title"]
+if TYPE_CHECKING:
+    from bflp.grid.plan import Plan
 
+NOT_APPLICABLE = "N/A"
 PARTITION_TITLES = {"iid": "IID", "noniid": "non-IID"}
 
-_TABLE_TITLES = {
-    "spread": "Spread of the final posteriors",
-    "datasets": "Data sets",
-    "round_time": "Time per round",
-    "comparison": "Differences from the published numbers",
-}
+
+def table_titles(plan: Plan) -> dict[str, str]:
+    """The tables of a grid: name to title, in their order."""
+    grid = plan.settings.grid
+    results = {
+        f"results{name}": f"Results, {clients_title(name, plan.settings.setup(name).clients)}" for name in grid.clients
+    }
+    spread = {"spread": "Spread of the final posteriors"} if any(map(plan.has_posterior, grid.models)) else {}
+    return {**results, **spread, "datasets": "Data sets"}
 
 
-def table_title(name: str) -> str:
-    """The name of a table."""
-    return _TABLE_TITLES.get(name) or f"Results, {clients_title(int(name.removeprefix('results')))}"
+def aggregator_title(name: str) -> str:
+    """The name of a rule, or that there is none."""
+    return NOT_APPLICABLE if name == NO_AGGREGATOR else name
+
+
+def row_title(row: tuple[str, str]) -> str:
+    """A row's name: the model, and the rule where there is one."""
+    model, rule = row
+    return model if rule == NO_AGGREGATOR else f"{model} {rule}"
 
 
 def partition_title(name: str) -> str:
@@ -26,16 +40,18 @@ def partition_title(name: str) -> str:
     return PARTITION_TITLES.get(name, name)
 
 
-def clients_title(clients: int) -> str:
-    """A number of clients in words."""
-    return f"{clients} client" if clients == 1 else f"{clients} clients"
+def clients_title(setup: str, number: int | None = None) -> str:
+    """A set-up: "10 clients" where its name is a number, else its name with the number of clients, if that is known."""
+    if setup.isdecimal():
+        return f"{setup} client" if int(setup) == 1 else f"{setup} clients"
+    return setup if number is None else f"{setup} ({clients_title(str(number))})"
 
 
-def federation_title(partition: str, clients: int) -> str:
-    """A way to split a data set over a number of clients: the report's groups."""
-    return f"{partition_title(partition)}, {clients_title(clients)}"
+def federation_title(partition: str, setup: str, number: int | None = None) -> str:
+    """A way to split a data set over clients: the report's groups."""
+    return f"{partition_title(partition)}, {clients_title(setup, number)}"
 
 
-def block_title(dataset: str, partition: str, clients: int) -> str:
+def block_title(dataset: str, partition: str, setup: str, number: int | None = None) -> str:
     """A block of cells that are compared with one another: the same data, split the same way."""
-    return f"{dataset_title(dataset)}, {federation_title(partition, clients)}"
+    return f"{dataset_title(dataset)}, {federation_title(partition, setup, number)}"

@@ -1,113 +1,110 @@
 """Checkpoints: all that the remaining rounds of a cell depend on, in safetensors with JSON, never a pickle.
 
-Randomness has addresses, so the model, the round and the histories are all. The two newest are kept; one that is
-damaged is set aside, and the one before it, or the start, is used. One of another job (settings, code, data) or
-format is not used.
+Randomness has addresses, so the model, the algorithm's state, the round and the histories are all; what clients
+remember lies beside it (bflp.runtime.states). A cell's checkpoint bears its identity, so
+that those of other settings, code or data stay beside it; it stays when the cell is done, so that a run of more rounds
+goes on from there. One that is damaged is set aside.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from bflp.engine.work import Broadcast
 from bflp.files import canonical_json, whole_file
+from bflp.runtime.kept import checkpoint_round
 
-FORMAT = "1"
-KEPT = 2
+FORMAT = "3"
+SUFFIX = ".checkpoint.safetensors"
 
 
 @dataclass
 class Progress:
     """Where a cell stands after `round` rounds.
 
-    model [D]; rounds: the evaluated rounds; timing: lists of seconds; resumed_at: rounds at which it went on;
-    diverged: why the round after it failed (never in a checkpoint).
+    server: the model [D] and the algorithm's state; rounds: the evaluated rounds; timing: lists of seconds; resumed_at:
+    rounds at which it went on.
     """
 
     round: int
-    model: Tensor
+    server: Broadcast
     rounds: list[dict[str, Any]] = field(default_factory=list)
     timing: dict[str, Any] = field(default_factory=dict)
     resumed_at: list[int] = field(default_factory=list)
-    diverged: dict[str, Any] | None = None
 
     def history(self) -> str:
-        return json.dumps(
-            {"round": self.round, "rounds": self.rounds, "timing": self.timing, "resumed_at": self.resumed_at}
-        )
+        """All but the tensors, as JSON."""
+        return json.dumps({key: value for key, value in vars(self).items() if key != "server"})
 
 
 class Checkpoints:
-    """The checkpoints of one cell in `folder`; `identity` is the string of all that its result depends on."""
+    """The checkpoint of a cell in `folder`; identity: from `Job.identity`, ending in the number of rounds."""
 
     def __init__(self, folder: Path, identity: str) -> None:
-        self.folder = folder
-        self.identity = hashlib.sha256(identity.encode()).hexdigest()
+        self.folder, self.identity = folder, identity
+        self.base, _, rounds = identity.rpartition("-")
+        self.rounds = int(rounds)
+        self.file = folder / f"{identity}{SUFFIX}"
 
     def save(self, progress: Progress) -> None:
-        """Write a checkpoint, then remove all but the newest two. Raises OSError."""
-        history = progress.history()
-        metadata = {"format": FORMAT, "identity": self.identity, "history": history}
-        metadata["checksum"] = _checksum(progress.model, metadata)
-        with whole_file(self.folder / f"round{progress.round:08d}.safetensors") as temporary:
-            temporary.write_bytes(save({"model": progress.model}, metadata=metadata))
-        for old in self._files()[KEPT:]:
-            old.unlink(missing_ok=True)
+        """Replace the checkpoint. Raises OSError."""
+        tensors = {"model": progress.server.model, **{f"state.{k}": v for k, v in progress.server.state.items()}}
+        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        metadata = {"format": FORMAT, "identity": self.base, "history": progress.history()}
+        metadata["checksum"] = _checksum(tensors, metadata)
+        with whole_file(self.file) as temporary:
+            temporary.write_bytes(save(tensors, metadata=metadata))
 
     def newest(self) -> Progress | None:
-        """The newest usable checkpoint, or None; says on stderr what is not used and why."""
-        for file in self._files():
-            try:
-                metadata, model = _read(file)
-            except (SafetensorError, OSError, ValueError, KeyError) as error:
-                aside = file.with_suffix(".damaged")
-                file.replace(aside)
-                print(
-                    f"warning: the checkpoint {file} is damaged ({error}); set aside as {aside.name}",
-                    file=sys.stderr,
-                )
-                continue
-            if metadata["format"] != FORMAT or metadata["identity"] != self.identity:
-                what = "format" if metadata["format"] != FORMAT else "settings, code or data"
-                print(f"the checkpoint {file} is of another {what}: not used", file=sys.stderr)
-                file.unlink()
-                continue
-            return Progress(model=model, **json.loads(metadata["history"]))
-        return None
+        """The one that is farthest, of this run or of one of fewer rounds; None where there is none.
 
-    def remove(self) -> None:
-        """Remove the folder: the cell is done."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        # Folders of the grid's coordinates that are empty now.
-        with contextlib.suppress(OSError):
-            for parent in list(self.folder.parents)[:6]:
-                parent.rmdir()
+        Says on stderr what is damaged.
+        """
+        found = [self._read(file) for file in sorted(self.folder.glob(f"{self.base}-*{SUFFIX}"))]
+        usable = [progress for progress in found if progress is not None and progress.round <= self.rounds]
+        return max(usable, key=lambda progress: progress.round, default=None)
 
-    def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("round*.safetensors"), reverse=True)
+    def rounds_saved(self) -> list[int]:
+        """The rounds of all checkpoints of this cell with these settings, whatever their number of rounds."""
+        return [checkpoint_round(file) for file in self.folder.glob(f"{self.base}-*{SUFFIX}")]
+
+    def _read(self, file: Path) -> Progress | None:
+        try:
+            metadata, tensors = _read(file)
+            if (metadata["format"], metadata["identity"]) != (FORMAT, self.base):
+                return None
+            model = tensors.pop("model")
+            state = {name.removeprefix("state."): tensor for name, tensor in tensors.items()}
+            return Progress(server=Broadcast(model, state), **json.loads(metadata["history"]))
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+            aside = file.with_suffix(".damaged")
+            file.replace(aside)
+            print(f"warning: the checkpoint {file} is damaged ({error}); set aside as {aside.name}", file=sys.stderr)
+            return None
 
 
-def _read(file: Path) -> tuple[dict[str, str], Tensor]:
+def _read(file: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     with safe_open(file, framework="pt") as opened:
         metadata = opened.metadata() or {}
-        model = opened.get_tensor("model")
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     stated = metadata.pop("checksum")
-    if stated != _checksum(model, metadata):
+    if stated != _checksum(tensors, metadata):
         raise ValueError("its checksum is wrong")
-    return metadata, model
+    return metadata, tensors
 
 
-def _checksum(model: Tensor, metadata: dict[str, str]) -> str:
-    content = model.to(torch.float32).numpy().tobytes() + canonical_json(metadata).encode()
-    return hashlib.sha256(content).hexdigest()
+def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
+    digest = hashlib.sha256(canonical_json(metadata).encode())
+    for name in sorted(tensors):
+        array = tensors[name].numpy()
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode() + array.tobytes())
+    return digest.hexdigest()

@@ -1,6 +1,6 @@
 """Which device a cell trains on: the CPU, or a place on a GPU that no other cell has at the same time.
 
-A GPU has as many places as cells may share it. A place is a file in a folder that all programs of one person on this
+A GPU has as many places as cells may share it. A place is a file in a folder that all programs of one user on this
 machine know, and whoever holds an advisory lock on it has the place. The system frees it when the process ends, however
 it ends. CUDA_VISIBLE_DEVICES, as people and clusters set it, says which GPUs there are.
 """
@@ -8,7 +8,6 @@ it ends. CUDA_VISIBLE_DEVICES, as people and clusters set it, says which GPUs th
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from bflp.errors import UserError
+from bflp.runtime.lock import holder, take
 
 SECONDS_BETWEEN_TRIES = 1.0
 SECONDS_BETWEEN_MESSAGES = 300.0
@@ -57,63 +57,43 @@ def claimed_device(
     cells_per_gpu: int = 1,
     gpus: Callable[[], Sequence[Gpu]] = visible_gpus,
     folder: Path | None = None,
-) -> Iterator[str]:
-    """Give "cpu", or "cuda:N" while holding a place on that GPU; wait where all places are taken.
+) -> Iterator[tuple[str, str]]:
+    """Give ("cpu" or "cuda:N", why) while holding a place on that GPU; wait where all places are taken.
 
     wanted: "cpu"; "auto", a GPU if there is one; or "cuda", which raises UserError where there is none. folder: where
-    the places are, by default one of this person on this machine.
+    the places are, by default one of this user on this machine.
     """
     found = list(gpus()) if wanted != "cpu" else []
     if not found:
         if wanted == "cuda":
             raise UserError("device: cuda is set, but there is no CUDA device here: use device: auto or cpu")
-        yield "cpu"
+        yield "cpu", "device: cpu is set" if wanted == "cpu" else "there is no CUDA device here"
         return
     folder = folder or _folder()
     # The first place on each GPU before the second on any: cells spread out.
     places = [(gpu, folder / f"{gpu.identity}.{place}") for place in range(cells_per_gpu) for gpu in found]
     name, file = _wait_for_place(places)
     with file:
-        yield name
+        yield name, f"device: {wanted} is set"
 
 
 def _wait_for_place(places: Sequence[tuple[Gpu, Path]]) -> tuple[str, TextIO]:
     said_at = -SECONDS_BETWEEN_MESSAGES
     while True:
         for gpu, path in places:
-            file = _lock(path)
+            file = take(path)
             if file is not None:
                 return gpu.name, file
         if time.monotonic() - said_at >= SECONDS_BETWEEN_MESSAGES:
             said_at = time.monotonic()
-            holders = ", ".join(sorted({_holder(path) for _, path in places}))
+            holders = ", ".join(sorted({holder(path) for _, path in places}))
             gpus = len({gpu.identity for gpu, _ in places})
             print(
-                f"{time.strftime('%H:%M:%S')} waiting for a GPU: all places on {gpus} are taken, by process {holders}",
+                f"{time.strftime('%H:%M:%S')} waiting for a GPU: all places on {gpus} are taken, by {holders}",
                 file=sys.stderr,
                 flush=True,
             )
         time.sleep(SECONDS_BETWEEN_TRIES)
-
-
-def _lock(path: Path) -> TextIO | None:
-    """The file, locked until it is closed; None when another process has it."""
-    file = path.open("a")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        return None
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
-
-
-def _holder(path: Path) -> str:
-    with contextlib.suppress(OSError):
-        return path.read_text(encoding="utf-8") or "unknown"
-    return "unknown"
 
 
 def _folder() -> Path:

@@ -1,4 +1,7 @@
-"""One process at a time per cell."""
+"""Advisory locks on files: one process at a time per cell, so many cells per GPU.
+
+The system frees a lock when its process ends, however it ends. Lock files stay where they are.
+"""
 
 from __future__ import annotations
 
@@ -16,66 +19,64 @@ from typing import TextIO
 from bflp.errors import UserError
 
 NOT_SUPPORTED = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
-ATTEMPTS = 100
-# `is_held` takes the lock for an instant: it is tried again so many times before it counts as another process's.
+# `is_held` takes a lock for an instant: it is tried again so many times before it counts as another process's.
 LOOKS = 5
 
 
 @contextlib.contextmanager
-def only_one(folder: Path, name: str) -> Iterator[None]:
-    """Hold the lock in the cell's folder; the system frees it when the process dies, however it dies.
-
-    The folder is made when it is missing. Raises UserError where another process holds the lock.
-    """
-    with _open_locked(folder / "lock", name) as file:
-        file.truncate(0)
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
+def only_one(path: Path, name: str) -> Iterator[None]:
+    """Hold the lock of a cell. Raises UserError where another process holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file = take(path)
+    except OSError as error:
+        if error.errno not in NOT_SUPPORTED:
+            raise
+        print(
+            f"warning: {path.parent} does not support file locks; make sure that no other process trains {name}",
+            file=sys.stderr,
+        )
+        yield
+        return
+    if file is None:
+        raise UserError(f"{name} is being trained by {holder(path)} already: wait for it, or stop it")
+    with file:
         yield
 
 
-def _open_locked(path: Path, name: str) -> TextIO:
-    for _ in range(ATTEMPTS):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = path.open("a+", encoding="utf-8")
-        except FileNotFoundError:
-            # A cell that ended just now has removed its empty folders.
-            continue
-        try:
-            _lock(file)
-        except BlockingIOError:
-            file.seek(0)
-            holder = file.read(200) or "another process"
-            raise UserError(f"{name} is being trained by {holder} already: wait for it, or stop it") from None
-        except OSError as error:
-            if error.errno not in NOT_SUPPORTED:
-                raise
-            print(
-                f"warning: {path.parent} knows no locks: see to it that no other process trains {name}", file=sys.stderr
-            )
-            return file
-        # The lock counts only if its file was not removed, by a cell that ended, before it was ours.
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        file.close()
-    raise UserError(f"the lock {path} can not be made")
-
-
-def _lock(file: TextIO) -> None:
-    """Lock a file. Raises BlockingIOError where another process holds the lock, and does not just look at it."""
-    for _ in range(LOOKS):
-        with contextlib.suppress(BlockingIOError):
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        time.sleep(0.02)
-    return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def is_held(folder: Path) -> bool | None:
-    """Whether a process holds the lock in a cell's folder; None where the file system knows no locks."""
+def take(path: Path) -> TextIO | None:
+    """The file, locked until it is closed, naming this process; None when another process has it. Raises OSError."""
+    file = path.open("a", encoding="utf-8")
     try:
-        with (folder / "lock").open("rb") as file:
+        for look in range(LOOKS):
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if look == LOOKS - 1:
+                    file.close()
+                    return None
+                time.sleep(0.02)
+    except OSError:
+        file.close()
+        raise
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}")
+    file.flush()
+    return file
+
+
+def holder(path: Path) -> str:
+    """Who holds a lock, in words."""
+    with contextlib.suppress(OSError):
+        return path.read_text(encoding="utf-8")[:200] or "another process"
+    return "another process"
+
+
+def is_held(path: Path) -> bool | None:
+    """Whether a process holds a lock; None where the file system does not support locks."""
+    try:
+        with path.open("rb") as file:
             # For an instant; who wants the lock in that very instant tries again.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -3,8 +3,6 @@
 Workers start once per job, forked from a server process that has imported torch already. A model is sent to each
 worker once per round as one flat vector; data are memory-mapped, so all processes share one copy. Tasks are handed
 out one at a time, largest first, so that no worker idles for long; results are put back in order.
-
-This module imports torch only inside functions: the server process can then start while this one imports torch.
 """
 
 from __future__ import annotations
@@ -13,82 +11,64 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
-import time
 import traceback
-from collections.abc import Iterator, Sequence
-from multiprocessing import connection
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from bflp.engine.errors import DivergedError, NotFiniteError
+from bflp.engine.round import Executor
+from bflp.engine.work import Answer, Broadcast, Task, Train, Work
 from bflp.errors import UserError
-from bflp.grid.job import Job
 from bflp.runtime import termination
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from bflp.runtime.worker import Worker
+from bflp.runtime.inputs import Assignment
 
 PROJECT = Path(__file__).resolve().parents[2]
-# (method of Worker, round, client or chunk, cost): cost only orders the tasks.
-Task = tuple[str, int, int, float]
+# A socket's path has at most 107 characters, and Python adds some 40 to the folder for temporary files.
+LONGEST_FOLDER = 60
 
 
 class WorkerFailedError(UserError):
     """A worker process died or raised."""
 
 
-class DivergedError(UserError):
-    """A loss, a parameter or a metric is no finite number any more. client: None for the global model."""
-
-    def __init__(self, round_: int, client: int | None, reason: str) -> None:
-        who = "the global model" if client is None else f"client {client}"
-        super().__init__(
-            f"the training diverged in round {round_}, {who}: {reason}. Look at training.learning_rate, "
-            "training.momentum and posterior.log_variance, or set on_divergence: record"
-        )
-        self.round, self.client, self.reason = round_, client, reason
-
-    def as_dict(self) -> dict[str, Any]:
-        """Round, client and reason, for the result."""
-        return {"round": self.round, "client": self.client, "reason": self.reason}
-
-
-class Executor(Protocol):
-    """Runs tasks on a model vector; gives results in the order of the tasks."""
-
-    def run(self, vector: Tensor, tasks: Sequence[Task]) -> list[Any]: ...
-
-
 class SerialExecutor:
     """Runs the tasks here, one after the other."""
 
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
+    def __init__(self, work: Work) -> None:
+        self.work = work
 
-    def run(self, vector: Tensor, tasks: Sequence[Task]) -> list[Any]:
-        return [self._run(vector, task) for task in tasks]
+    def run(self, broadcast: Broadcast, tasks: Sequence[Task]) -> list[Any]:
+        return [self._run(broadcast, task) for task in tasks]
 
-    def _run(self, vector: Tensor, task: Task) -> Any:
+    def _run(self, broadcast: Broadcast, task: Task) -> Any:
         try:
-            return _run_task(self.worker, vector, task)
-        except UserError:
+            return run_task(self.work, broadcast, task)
+        except (UserError, DivergedError):
             raise
         except Exception:
-            raise WorkerFailedError(f"raised in {_describe(task)}:\n{traceback.format_exc()}") from None
+            raise WorkerFailedError(f"raised in {task}:\n{traceback.format_exc()}") from None
 
 
 class PoolExecutor:
-    """Runs the tasks in worker processes. Use `pool` to make one."""
+    """Runs the tasks in worker processes. Use `executor` to make one. cost: of a task, which only orders them."""
 
-    def __init__(self, processes: Sequence[Any], pipes: Sequence[connection.Connection]) -> None:
-        self.processes, self.pipes = processes, pipes
+    def __init__(
+        self, processes: Sequence[Any], pipes: Sequence[connection.Connection], cost: Callable[[Task], float]
+    ) -> None:
+        self.processes, self.pipes, self.cost = processes, pipes, cost
 
-    def run(self, vector: Tensor, tasks: Sequence[Task]) -> list[Any]:
+    def run(self, broadcast: Broadcast, tasks: Sequence[Task]) -> list[Any]:
         for worker in range(len(self.pipes)):
-            self._send(worker, vector.numpy(), None)
-        waiting = sorted(range(len(tasks)), key=lambda index: -tasks[index][3])[::-1]
+            self._send(worker, _packed(broadcast), None)
+        waiting = sorted(range(len(tasks)), key=lambda index: -self.cost(tasks[index]))[::-1]
         results: list[Any] = [None] * len(tasks)
         running: dict[int, int] = {}
         for worker in range(len(self.pipes)):
@@ -132,7 +112,7 @@ class PoolExecutor:
             return DivergedError(*content)
         if kind == "raised":
             raise WorkerFailedError(f"a worker process raised in {_describe(task)}:\n{content}")
-        return content
+        return _unpacked(content)
 
     def _death(self, worker: int, task: Task | None) -> WorkerFailedError:
         process = self.processes[worker]
@@ -147,48 +127,29 @@ class PoolExecutor:
         return WorkerFailedError(f"the worker process {process.pid} {how}; it was working on {_describe(task)}")
 
 
-def start_server() -> None:
-    """Start the server process that workers are forked from; it imports torch while this process goes on."""
-    from multiprocessing import forkserver, resource_tracker
-
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["bflp.runtime.worker"])
-    # Started first, since that unblocks the signals.
-    resource_tracker.ensure_running()
-    # Ctrl-C and a cluster's notice reach the whole process group; this process alone decides what to do. The server and
-    # its workers inherit the blocking.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, termination.SIGNALS)
-    # The server does not take over sys.path, and where it can not import a module it goes on without a word.
-    path = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *([path] if path else [])])
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if path is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = path
-
-
 @contextlib.contextmanager
-def pool(job: Job, processes: int) -> Iterator[PoolExecutor]:
-    """A pool of worker processes; they end with the context, or when this process dies."""
+def executor(assignment: Assignment, work: Work, processes: int) -> Iterator[Executor]:
+    """This process alone, or a pool; its processes end with the context, or when this process dies."""
+    if processes == 1:
+        yield SerialExecutor(work)
+        return
     context = multiprocessing.get_context("forkserver")
-    start_server()
+    _start_server()
     workers: list[Any] = []
     pipes: list[connection.Connection] = []
+    sizes = work.inputs.sizes
     try:
         for _ in range(processes):
             ours, theirs = context.Pipe()
-            worker = context.Process(target=_serve, args=(theirs, job), daemon=True)
+            worker = context.Process(target=_serve, args=(theirs, assignment), daemon=True)
             worker.start()
             theirs.close()
             workers.append(worker)
             pipes.append(ours)
-        executor = PoolExecutor(workers, pipes)
+        pool = PoolExecutor(workers, pipes, lambda task: float(sizes[task.client]) if isinstance(task, Train) else 0.0)
         for index in range(processes):
-            executor.receive(index, None)
-        yield executor
+            pool.receive(index, None)
+        yield pool
     finally:
         termination.ignore()
         for pipe in pipes:
@@ -199,45 +160,83 @@ def pool(job: Job, processes: int) -> Iterator[PoolExecutor]:
             child.join()
 
 
-def _serve(pipe: connection.Connection, job: Job) -> None:
+def _start_server() -> None:
+    """Start the server process that workers are forked from."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["bflp.runtime.inputs"])
+    # Started first, since that unblocks the signals.
+    resource_tracker.ensure_running()
+    # Ctrl-C and a cluster's notice reach the whole process group; this process alone decides what to do. The server and
+    # its workers inherit the blocking.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, termination.SIGNALS)
+    # The server does not take over sys.path, and where it cannot import a module it goes on without a word.
+    path, folder = os.environ.get("PYTHONPATH"), tempfile.tempdir
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *([path] if path else [])])
+    if len(tempfile.gettempdir()) > LONGEST_FOLDER:
+        # Clusters like long ones; the server's socket lies there.
+        tempfile.tempdir = "/tmp"
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        tempfile.tempdir = folder
+        if path is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = path
+
+
+def _serve(pipe: connection.Connection, assignment: Assignment) -> None:
     """The main function of a worker process: a model, then tasks on it, until the pipe closes."""
     for number in termination.SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    import torch
-
-    from bflp.runtime.worker import Worker
-
-    vector = torch.empty(0)
+    broadcast = Broadcast(torch.empty(0))
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        worker = Worker(job)
+        work = assignment.work()
         pipe.send(("done", "ready"))
         while True:
             message = pipe.recv()
-            if not isinstance(message, tuple):
-                vector = torch.from_numpy(message)
+            if not isinstance(message, Task):
+                broadcast = _unpacked(message)
                 continue
             try:
-                answer: tuple[str, Any] = ("done", _run_task(worker, vector, message))
+                answer: tuple[str, Any] = ("done", _packed(run_task(work, broadcast, message)))
             except DivergedError as error:
-                answer = ("diverged", (error.round, error.client, error.reason))
+                answer = ("diverged", error.args)
             except Exception:
                 answer = ("raised", traceback.format_exc())
             pipe.send(answer)
 
 
-def _run_task(worker: Worker, vector: Tensor, task: Task) -> Any:
-    from bflp.engine.client import NotFiniteError
+def _packed(content: Any) -> Any:
+    """Tensors as arrays, which go through a pipe without sharing memory."""
+    if isinstance(content, Broadcast):
+        return Broadcast(_packed(content.model), _packed(content.state))
+    if isinstance(content, Answer):
+        return Answer(*map(_packed, content))
+    if isinstance(content, dict):
+        return {name: _packed(value) for name, value in content.items()}
+    return content.numpy() if isinstance(content, Tensor) else content
 
-    method, round_, item, _ = task
-    if method != "train":
-        return getattr(worker, method)(vector, round_, item)
+
+def _unpacked(content: Any) -> Any:
+    if isinstance(content, Broadcast):
+        return Broadcast(_unpacked(content.model), _unpacked(content.state))
+    if isinstance(content, Answer):
+        return Answer(*map(_unpacked, content))
+    if isinstance(content, dict):
+        return {name: _unpacked(value) for name, value in content.items()}
+    return torch.from_numpy(content) if isinstance(content, np.ndarray) else content
+
+
+def run_task(work: Work, broadcast: Broadcast, task: Task) -> Any:
+    """A client's answer, or a chunk's predictions. Raises DivergedError."""
+    if not isinstance(task, Train):
+        return work.evaluate(broadcast, task)
     try:
-        start = time.perf_counter()
-        trained, loss = worker.train(vector, round_, item)
-        return trained.numpy(), loss, time.perf_counter() - start
+        return work.train(broadcast, task)
     except NotFiniteError as error:
-        raise DivergedError(round_, item, str(error)) from None
+        raise DivergedError(task.round, task.client, str(error)) from None
 
 
 def _die_with_parent() -> None:
@@ -248,7 +247,4 @@ def _die_with_parent() -> None:
 
 
 def _describe(task: Task | None) -> str:
-    if task is None:
-        return "its start, or it was between two tasks"
-    method, round_, item, _ = task
-    return f"round {round_}, client {item}" if method == "train" else f"the evaluation of round {round_}"
+    return "its start, or it was between two tasks" if task is None else str(task)

@@ -1,4 +1,9 @@
-"""How far a running cell is: a bar on a terminal, one line a minute in a log file, and a small file for `status`."""
+"""How far a cell is, and how it ended: a bar on a terminal, one line a minute in a log file, and a small JSON file.
+
+The file is what `bflp status` and `bflp why` read:
+    state: running, done, interrupted, failed or diverged; round, rounds; seconds_per_round, accuracy (%), updated
+    (seconds since 1970); device; identity: of the job; reason: of a failure, and hopeless: whether trying again is.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +13,20 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tqdm import tqdm
 
-# In the cell's checkpoint folder.
-FILE_NAME = "progress.json"
-
 
 class RoundProgress:
-    """Shows rounds done, rate, time left and the last accuracy, on stderr; writes them to `file`, if given."""
+    """Shows rounds done, rate, time left and the last accuracy, on stderr; writes them to `file`."""
 
     SECONDS_BETWEEN_LINES = 60.0
     SECONDS_BETWEEN_WRITES = 1.0
 
-    def __init__(self, name: str, rounds: int, start: int = 0, file: Path | None = None) -> None:
+    def __init__(self, name: str, rounds: int, start: int, file: Path, **known: str) -> None:
         self.name, self.rounds, self.done, self.started_at, self.file = name, rounds, start, start, file
+        self.known = known
         self.accuracy: float | None = None
         self.start_time = self.last_line = time.monotonic()
         self.last_write = -self.SECONDS_BETWEEN_WRITES
@@ -64,6 +68,10 @@ class RoundProgress:
                 f"round {round_}/{self.rounds}, {pace:.2f} s/round, {left:.1f} min left, {self._last_accuracy()}"
             )
 
+    def end(self, state: str, **more: Any) -> None:
+        """Write how the cell ended."""
+        self._write(state, **more)
+
     def _seconds_per_round(self) -> float | None:
         """Mean since the program's start; None before the first round is done."""
         done = self.done - self.started_at
@@ -75,24 +83,29 @@ class RoundProgress:
     def _line(self, text: str) -> None:
         print(f"{time.strftime('%H:%M:%S')} {self.name}: {text}", file=sys.stderr, flush=True)
 
-    def _write(self) -> None:
-        if self.file is None:
-            return
+    def _write(self, state: str = "running", **more: Any) -> None:
         self.last_write = time.monotonic()
-        state = {
-            "round": self.done,
-            "rounds": self.rounds,
-            "seconds_per_round": self._seconds_per_round(),
-            "accuracy": self.accuracy,
-            "updated": time.time(),
-        }
-        # Whoever reads it finds it whole. It may well be lost when the machine fails, and no failure to write it may
-        # end the training.
-        temporary = self.file.with_name(f".{self.file.name}.tmp")
-        try:
-            temporary.write_text(json.dumps(state), encoding="utf-8")
-            temporary.replace(self.file)
-        except OSError:
-            # On a full disk the empty file is there all the same.
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+        rounds = {"round": self.done, "rounds": self.rounds, "accuracy": self.accuracy}
+        write(self.file, state=state, seconds_per_round=self._seconds_per_round(), **rounds, **self.known, **more)
+
+
+def write(file: Path, **content: Any) -> None:
+    """Write a progress file. No failure to write it may end the training, and it may be lost when a machine fails."""
+    temporary = file.with_name(f".{file.name}.tmp")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps({**content, "updated": time.time()}), encoding="utf-8")
+        temporary.replace(file)
+    except OSError:
+        # On a full disk the empty file is there all the same.
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def read(file: Path) -> dict[str, Any]:
+    """A progress file's content; empty where there is none that is whole."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) and {"state", "updated"} <= content.keys() else {}

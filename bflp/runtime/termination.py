@@ -35,7 +35,7 @@ def run_script(main: Callable[[], None]) -> None:
         run_program(main)
     except Terminated as error:
         sys.exit(128 + error.number)
-    # What is done shall not count as failed because of a signal while Python shuts down.
+    # What is done must not count as failed because of a signal while Python shuts down.
     ignore()
 
 
@@ -46,7 +46,7 @@ def check() -> None:
 
 
 def ignore() -> None:
-    """Let signals change nothing from here on: what is left to do is quicker than breaking it off."""
+    """Ignore signals from here on: finishing is quicker than breaking off."""
     for number in SIGNALS:
         if signal.getsignal(number) is _terminate:
             signal.signal(number, signal.SIG_IGN)

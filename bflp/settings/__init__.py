@@ -1,1 +1,1 @@
-"""What a person writes: the typed settings, reading them, explaining mistakes."""
+"""What a user writes: the typed settings, reading them, explaining mistakes."""

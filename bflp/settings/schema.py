@@ -1,51 +1,32 @@
 """The settings as typed, validated models: names, units, ranges and defaults stand here and nowhere else.
 
-`Settings.parse` turns the mapping of a config file into a `Settings`, or raises `ConfigError` with one line per
-mistake. Unknown keys are refused.
+`Settings.parse` turns the mapping of a config file into a `Settings`, or raises `ConfigError` with one line for all
+mistakes. Unknown keys are refused.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-import reprlib
 from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_type_hints
 
 import pydantic
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from bflp import aggregators
+from bflp import aggregators, algorithms
+from bflp.aggregators import Rule
 from bflp.datasets import registry
+from bflp.engine.metrics.registry import names
 from bflp.errors import ConfigError
 from bflp.files import canonical_json
+from bflp.settings.explain import explained, nearest, one_line, require, shown, wrong
+from bflp.settings.networks import checked_network
+from bflp.settings.read import laid, overlaid, read_file
+from bflp.settings.rules import algorithm_module, load_rule
 
-Model = Literal["FED", "FEDAVG", "FVBA", "FVBWA"]
-TableMetric = Literal[
-    "accuracy",
-    "ece",
-    "nll",
-    "brier",
-    "adaptive_ece",
-    "maximum_calibration_error",
-    "entropy",
-    "aleatoric",
-    "epistemic",
-    "ood_auroc",
-    "clients_accuracy_worst_decile",
-    "clients_ece_worst_decile",
-    "clients_nll_worst_decile",
-    "clients_accuracy_gini",
-    "clients_ece_gini",
-    "clients_nll_gini",
-]
-VARIATIONAL_MODELS = ("FVBA", "FVBWA")
-# Mistakes that are told at once.
-MOST_MISTAKES = 20
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{,99}")
 # Braces are Snakemake's wildcards; control characters and quotes only ever come from mistakes.
 _BAD_IN_PATH = re.compile(r"[{}\x00-\x1f\"'`$\\*?]")
 
@@ -54,6 +35,40 @@ def _not_boolean(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("must be a number, not true or false")
     return value
+
+
+def _text(value: Any) -> Any:
+    """Numbers as texts: 10 and "10" are one name."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _name(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("must be a name; put it in quotes")
+    text = _text(value)
+    if isinstance(text, str) and (not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{,99}", text) or ".." in text):
+        raise ValueError(
+            f"the name {shown(text)} may hold only letters, digits and . _ + - (at most 100) and must begin with a "
+            "letter or digit"
+        )
+    return text
+
+
+def _by_name(value: Any) -> Any:
+    """A mapping with texts as keys; what stands there as a number and as a text merges."""
+    if not isinstance(value, Mapping):
+        return value
+    result: dict[Any, Any] = {}
+    for key, entry in value.items():
+        result = laid(result, {_text(key): entry})
+    return result
+
+
+def _once(values: list[Any]) -> list[Any]:
+    twice = sorted({str(value) for value in values if values.count(value) > 1})
+    if twice:
+        raise ValueError(f"lists {', '.join(twice)} more than once")
+    return values
 
 
 def _path(value: Any) -> Any:
@@ -75,123 +90,253 @@ def _path(value: Any) -> Any:
     return str(Path(value))
 
 
-PositiveInt = Annotated[int, BeforeValidator(_not_boolean), Field(gt=0, lt=2**31)]
-PositiveFloat = Annotated[float, BeforeValidator(_not_boolean), Field(gt=0, allow_inf_nan=False)]
-NonNegativeFloat = Annotated[float, BeforeValidator(_not_boolean), Field(ge=0, allow_inf_nan=False)]
-AnyFloat = Annotated[float, BeforeValidator(_not_boolean), Field(allow_inf_nan=False)]
-Share = Annotated[float, BeforeValidator(_not_boolean), Field(ge=0, le=1, allow_inf_nan=False)]
-Seed = Annotated[int, BeforeValidator(_not_boolean), Field(ge=0, lt=2**32)]
+Value = TypeVar("Value")
+_NUMBER = BeforeValidator(_not_boolean)
+PositiveInt = Annotated[int, Field(gt=0, lt=2**31), _NUMBER]
+NonNegativeInt = Annotated[int, Field(ge=0, lt=2**31), _NUMBER]
+Seed = Annotated[int, Field(ge=0, lt=2**32), _NUMBER]
+AnyFloat = Annotated[float, _NUMBER]
+PositiveFloat = Annotated[float, Field(gt=0), _NUMBER]
+NonNegativeFloat = Annotated[float, Field(ge=0), _NUMBER]
+Share = Annotated[float, Field(ge=0, le=1), _NUMBER]
+PositiveShare = Annotated[float, Field(gt=0, le=1), _NUMBER]
+ShareBelowOne = Annotated[float, Field(ge=0, lt=1), _NUMBER]
 PathText = Annotated[str, BeforeValidator(_path)]
+Name = Annotated[str, BeforeValidator(_name, json_schema_input_type=str | float)]
+ByName = Annotated[dict[Name, Value], BeforeValidator(_by_name)]
+Some = Annotated[list[Value], Field(min_length=1), AfterValidator(_once)]
 
 
 class Section(BaseModel):
     """A part of the settings; unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_words(cls, value: Any, handler: pydantic.ModelWrapValidatorHandler[Any]) -> Any:
+        try:
+            return handler(value)
+        except ValidationError as error:
+            raise explained(error, cls.model_fields) from None
+
+
+def neutral(value: Any) -> Any:
+    """A field that was added later: with this value all is as before, and `identity` leaves it out."""
+    return Field(default=value, json_schema_extra={"neutral": value})
+
+
+def identity(section: BaseModel) -> dict[str, Any]:
+    """The section as JSON, without fields at their neutral value: settings that mean the same give the same."""
+    result = section.model_dump(mode="json")
+    for key, about in type(section).model_fields.items():
+        value, extra = getattr(section, key), about.json_schema_extra
+        if isinstance(value, BaseModel):
+            result[key] = identity(value)
+        if isinstance(extra, dict) and "neutral" in extra and value == extra["neutral"]:
+            del result[key]
+    return result
+
+
+@cache
+def _own(settings: type | None) -> type[Section]:
+    """The section for a dataclass of settings, without those that every rule has."""
+    model: dict[str, Any] = {}
+    if settings is not None:
+        hints, plain = get_type_hints(settings, include_extras=True), get_type_hints(settings)
+        shared = {own.name for own in fields(aggregators.AggregationSettings)}
+        for own in (own for own in fields(settings) if own.name not in shared):
+            hint = Annotated[hints[own.name], _NUMBER] if plain[own.name] in (int, float) else hints[own.name]
+            model[own.name] = (hint, ... if own.default is MISSING else own.default)
+    return pydantic.create_model("Own", __base__=Section, **model)
+
+
+def checked(settings: type | None, given: Any) -> dict[str, Any]:
+    """The settings that an algorithm or a rule has of its own, as given or by default.
+
+    settings: their dataclass, whose fields may be `Annotated`; None: there are none. Raises ValidationError.
+    """
+    return _own(settings).model_validate(given).model_dump(mode="json")
+
+
+def _spelt_out(value: Any, tag: str, default: str | None = None) -> Any:
+    """The mapping that a name alone stands for; default: the tag of a mapping that has none."""
+    if isinstance(value, str):
+        return {tag: value}
+    return {tag: default, **value} if default and isinstance(value, Mapping) else value
+
+
+def _chosen(value: Any, tag: str, known: Iterable[str]) -> tuple[str, dict[str, Any]]:
+    """What a mapping's tag names, and its other keys."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"must be a mapping (is {shown(value)})")
+    known, rest = list(known), dict(value)
+    name = rest.pop(tag, None)
+    if name not in known:
+        what = "is missing" if name is None else f"unknown {shown(name)}{nearest(name, known)}"
+        raise wrong(f"{what} (known: {', '.join(known)})", tag)
+    return name, rest
 
 
 class Grid(Section):
-    """What to run: the cells are all combinations, FED and FEDAVG having no aggregator."""
+    """What to run: the cells are all combinations; methods without a posterior have no aggregator."""
 
-    datasets: list[str] = Field(min_length=1, description="Names of data sets.")
-    partitions: list[str] = Field(min_length=1, description="Names of entries of `partitions`.")
-    clients: list[PositiveInt] = Field(min_length=1, description="Numbers of clients, each an entry of `setups`.")
-    models: list[Model] = Field(
-        min_length=1,
-        description="FED (clients weigh the same) and FEDAVG (by data size) are deterministic, "
-        "FVBA (the same) and FVBWA (by data size) variational.",
-    )
-    aggregators: list[str] = Field(
-        default=[],
-        description="Rules for Gaussian posteriors, used by FVBA and FVBWA: EAA, GAA, AALV, PPA, CF, or your own.",
-    )
-    seeds: list[Seed] = Field(
-        min_length=1,
-        description="Partition, initial model, client draws, shuffling and noise follow from the seed.",
-    )
-
-    @model_validator(mode="after")
-    def _no_duplicates(self) -> Grid:
-        for key in type(self).model_fields:
-            values = getattr(self, key)
-            twice = sorted({str(value) for value in values if values.count(value) > 1})
-            if twice:
-                raise ValueError(f"{key} lists {', '.join(twice)} more than once")
-        if not self.aggregators and any(model in VARIATIONAL_MODELS for model in self.models):
-            raise ValueError("aggregators must name at least one rule, since FVBA or FVBWA is among the models")
-        return self
+    datasets: Some[Name]
+    """Names of data sets."""
+    partitions: Some[Name]
+    """Names of entries of `partitions`."""
+    clients: Some[Name]
+    """Names of entries of `setups`."""
+    models: Some[Name]
+    """FED, FEDAVG, FVBA, FVBWA, or names of entries of `models`."""
+    aggregators: Annotated[list[Name], AfterValidator(_once)] = []
+    """Rules for Gaussian posteriors: EAA, GAA, AALV, PPA, CF, other files in bflp/aggregators, your own."""
+    seeds: Some[Seed]
+    """Partition, initial model, client draws, shuffling and noise follow from the seed."""
 
 
 class Augment(Section):
-    """Augmentation of training images, drawn anew for each image in each epoch."""
+    """Augmentation of training images, drawn afresh for each image in each epoch."""
 
-    crop_padding: Annotated[int, BeforeValidator(_not_boolean), Field(ge=0, le=15)] = Field(
-        default=0,
-        description="Reflect-pad by this many pixels, then crop to the old size at random; 0: off.",
-    )
-    flip_probability: Share = Field(default=0.0, description="Probability of a horizontal flip.")
+    crop_padding: Annotated[int, Field(ge=0, le=15), _NUMBER] = 0
+    """Reflect-pad by this many pixels, then crop to the old size at random; 0: off."""
+    flip_probability: Share = 0.0
+    """Probability of a horizontal flip."""
+
+
+class Training(Section):
+    """Local training: a fresh optimiser each round, data reshuffled each epoch."""
+
+    local_epochs: PositiveInt = 10
+    """Epochs over a client's own data per round."""
+    batch_size: PositiveInt = 64
+    """Samples per step; the last batch may be smaller."""
+    learning_rate: PositiveFloat = 0.01
+    """Step size."""
+    momentum: ShareBelowOne = 0.9
+    """Momentum of SGD."""
+    weight_decay: NonNegativeFloat = 1e-5
+    """L2 penalty on every trainable tensor."""
+    learning_rate_decay: PositiveShare = neutral(1.0)
+    """Factor on the learning rate after each round; 1: none."""
+    clip_norm: PositiveFloat | None = neutral(None)
+    """Largest norm of a step's gradient; null: no clipping."""
+
+
+def _network(value: Any) -> Any:
+    mapping = _spelt_out(value, "name")
+    if not isinstance(mapping, Mapping):
+        raise ValueError(f"must be a mapping (is {shown(value)})")
+    return checked_network(mapping)
+
+
+Network = Annotated[dict[str, Any], BeforeValidator(_network, json_schema_input_type=str | dict[str, Any])]
 
 
 class DatasetSettings(Section):
     """What differs from the built-in data set of this name, or a data set of your own."""
 
-    source: PathText | None = Field(
-        default=None, description="An .npz file with train_images, train_labels, test_images, test_labels."
-    )
-    augment: Augment | None = Field(
-        default=None,
-        description="Training augmentation; cifar10 and cifar100 pad by 4 and flip unless told otherwise.",
-    )
+    source: PathText | None = None
+    """An .npz file with train_images, train_labels, test_images, test_labels."""
+    augment: Augment | None = None
+    """Training augmentation; cifar10 and cifar100 pad by 4 and flip unless told otherwise."""
+    training: Training | None = None
+    """What differs from the top-level `training`."""
+    network: Network | None = None
+    """Instead of the top-level `network`."""
+    out_of_distribution: Name | None = None
+    """Instead of `evaluation.out_of_distribution`; null: none."""
 
 
-class Iid(Section):
+class Strategy(Section):
+    """A way to split a data set over clients."""
+
+    strategy: str
+    seed: Seed | None = neutral(None)
+    """Seed of the partition alone; null: the cell's seed."""
+    held_out: ShareBelowOne = neutral(0.0)
+    """Share of each client's samples that is kept from training."""
+
+
+class Iid(Strategy):
     """A random permutation cut into equal parts."""
 
     strategy: Literal["iid"]
 
 
-class Dirichlet(Section):
+class Dirichlet(Strategy):
     """Per label, Dirichlet(alpha) shares over the clients; redrawn until every client has `min_samples`."""
 
     strategy: Literal["dirichlet"]
-    alpha: PositiveFloat = Field(description="Concentration: small is uneven, large tends to iid.")
-    min_samples: PositiveInt = Field(default=10, description="The fewest samples that a client may hold.")
+    alpha: PositiveFloat
+    """Concentration: small is uneven, large tends to iid."""
+    min_samples: NonNegativeInt = 10
+    """The fewest samples that a client may hold."""
 
 
-class Labels(Section):
+class Labels(Strategy):
     """A fixed number of labels per client; each label's samples are shared equally by the clients that hold it."""
 
     strategy: Literal["labels"]
     labels_per_client: PositiveInt
 
 
-class Quantity(Section):
+class Quantity(Strategy):
     """Labels as in iid, but client sizes follow Dirichlet(alpha); redrawn until every client has `min_samples`."""
 
     strategy: Literal["quantity"]
     alpha: PositiveFloat
-    min_samples: PositiveInt = 10
+    min_samples: NonNegativeInt = 10
 
 
-PartitionSettings = Annotated[Iid | Dirichlet | Labels | Quantity, Field(discriminator="strategy")]
-_STRATEGIES = {"iid": Iid, "dirichlet": Dirichlet, "labels": Labels, "quantity": Quantity}
+class Natural(Strategy):
+    """As the source says: its `train_clients` hold the client of each training sample."""
+
+    strategy: Literal["natural"]
+
+
+class File(Strategy):
+    """As a file of your own says: an .npz with `indices` and `offsets`."""
+
+    strategy: Literal["file"]
+    file: PathText
+
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    **{"iid": Iid, "dirichlet": Dirichlet, "labels": Labels, "quantity": Quantity},
+    **{"natural": Natural, "file": File},
+}
+
+
+def _strategy(value: Any) -> Any:
+    return STRATEGIES[_chosen(value, "strategy", STRATEGIES)[0]].model_validate(value)
+
+
+if TYPE_CHECKING:
+    PartitionSettings = Strategy
+else:
+    PartitionSettings = Annotated[Union[tuple(STRATEGIES.values())], BeforeValidator(_strategy)]  # noqa: UP007
 
 
 class Setup(Section):
-    """How a federation of a given number of clients is run."""
+    """How many clients there are, and how many of them train how often."""
 
-    fraction: Share = Field(gt=0, description="Share of the clients drawn each round, rounded to at least one client.")
-    rounds: PositiveInt = Field(description="Communication rounds.")
+    clients: PositiveInt
+    """Number of clients; a set-up whose name is a number need not say it."""
+    fraction: PositiveShare
+    """Share of the clients drawn each round, rounded to at least one client."""
+    rounds: PositiveInt
+    """Communication rounds."""
 
 
-class Training(Section):
-    """Local training: SGD with a fresh optimiser each round, reshuffled each epoch."""
-
-    local_epochs: PositiveInt = Field(default=10, description="Epochs over a client's own data per round.")
-    batch_size: PositiveInt = Field(default=64, description="Samples per step; the last batch may be smaller.")
-    learning_rate: PositiveFloat = Field(default=0.01, description="Step size of SGD.")
-    momentum: Share = Field(default=0.9, lt=1, description="Momentum of SGD.")
-    weight_decay: NonNegativeFloat = Field(default=1e-5, description="L2 penalty on every trainable tensor.")
+def _with_clients(value: Any) -> Any:
+    value = _by_name(value)
+    for name, setup in value.items() if isinstance(value, dict) else ():
+        if isinstance(setup, Mapping) and re.fullmatch(r"[0-9]{1,20}", str(name)):
+            value[name] = {"clients": int(name), **setup}
+            if str(value[name]["clients"]) != str(int(name)):
+                raise wrong(f"{shown(value[name]['clients'])} contradicts the set-up's name", name, "clients")
+    return value
 
 
 class Prior(Section):
@@ -199,21 +344,19 @@ class Prior(Section):
 
     mean: AnyFloat = 0.0
     # Beyond these, variances leave what float32 can hold.
-    standard_deviation: Annotated[float, BeforeValidator(_not_boolean), Field(ge=1e-6, le=1e6)] = 1.0
+    standard_deviation: Annotated[float, Field(ge=1e-6, le=1e6), _NUMBER] = 1.0
 
 
 class LogVariance(Section):
     """The log variances of the variational weights."""
 
-    initial: AnyFloat = Field(
-        default=-9.0, description="Mean of the initial values (their standard deviation is 0.001)."
-    )
-    bounds: tuple[AnyFloat, AnyFloat] = Field(default=(-8.0, 8.0), description="Lowest and highest value in use.")
-    enforce: Literal["clamp", "project"] = Field(
-        default="clamp",
-        description="clamp: values are clamped where they are used, and get no gradient outside the bounds (as in the "
-        "paper's program); project: values are put into the bounds after each step, and always get a gradient.",
-    )
+    initial: AnyFloat = -9.0
+    """Mean of the initial values (their standard deviation is 0.001)."""
+    bounds: tuple[AnyFloat, AnyFloat] = (-8.0, 8.0)
+    """Lowest and highest value in use."""
+    enforce: Literal["clamp", "project"] = "clamp"
+    """clamp: values are clamped where they are used, and get no gradient outside the bounds (as in the paper's
+    program); project: values are put into the bounds after each step, and always get a gradient."""
 
     @model_validator(mode="after")
     def _in_order(self) -> LogVariance:
@@ -225,197 +368,465 @@ class LogVariance(Section):
 
 
 class PosteriorSettings(Section):
-    """The Gaussian posteriors of FVBA and FVBWA."""
+    """The Gaussian posteriors of methods that have one."""
 
     prior: Prior = Prior()
     log_variance: LogVariance = LogVariance()
-    ppa_population: Annotated[int, BeforeValidator(_not_boolean), Field(ge=2, lt=2**31)] = Field(
-        default=1000, description="Size N of the population that PPA pools."
-    )
+
+
+class Posterior(PosteriorSettings):
+    """What differs from the top-level `posterior`; a kind alone stands for `{kind: ...}`."""
+
+    kind: Literal["none", "variational", "ivon", "laplace", "swag"] = "variational"
+    """How a client gets its Gaussian: by variational layers as in the paper, IVON's Hessian, a Laplace approximation at
+    the end of local training, or the iterates of SWAG; none: weights are single numbers."""
+    variational: Annotated[str, Field(pattern=r"^(dense|all|last:[1-9]\d{0,2})$")] | None = neutral(None)
+    """Which weights of variational layers are Gaussian: `dense` (also null), `all`, or `last:N`, the last N layers; the
+    other kinds have all."""
+
+    @model_validator(mode="after")
+    def _has_all(self) -> Posterior:
+        if self.kind != "variational" and self.variational not in (None, "all"):
+            raise ValueError(f"variational: with kind {self.kind} all weights have a posterior")
+        return self
+
+
+class Sgd(Section):
+    """SGD with momentum. What is given here wins over `training`."""
+
+    name: Literal["sgd"]
+    learning_rate: PositiveFloat | None = None
+    momentum: ShareBelowOne | None = None
+    weight_decay: NonNegativeFloat | None = None
+
+
+class Adam(Section):
+    """Adam (Kingma and Ba 2015, arXiv 1412.6980). What is given here wins over `training`."""
+
+    name: Literal["adam"]
+    learning_rate: PositiveFloat | None = None
+    weight_decay: NonNegativeFloat | None = None
+    betas: tuple[ShareBelowOne, ShareBelowOne] = (0.9, 0.999)
+    """Decay of the means of gradients and of their squares."""
+    epsilon: PositiveFloat = 1e-8
+
+
+class Ivon(Section):
+    """IVON, of posteriors of that kind. What is given here wins over `training`."""
+
+    name: Literal["ivon"]
+    learning_rate: PositiveFloat | None = None
+    betas: tuple[ShareBelowOne, ShareBelowOne] = (0.9, 0.99999)
+    """Decay of the means of gradients and of the Hessian."""
+    initial_hessian: PositiveFloat = 1.0
+    """Where the Hessian starts in the first round."""
+    temperature: PositiveFloat = 1.0
+    """Below 1 the posterior is colder than Bayes' rule makes it."""
+    rescale: bool = True
+    """Whether the rate is multiplied by the initial Hessian and the prior's share."""
+    carry: bool = True
+    """Whether the Hessian starts where the server's variance puts it, and not afresh in each round."""
+
+
+OPTIMISERS: dict[str, type[Section]] = {"sgd": Sgd, "adam": Adam, "ivon": Ivon}
+
+
+def _optimiser(value: Any) -> Any:
+    mapping = _spelt_out(value, "name", "sgd")
+    return OPTIMISERS[_chosen(mapping, "name", OPTIMISERS)[0]].model_validate(mapping)
+
+
+def _algorithm(value: Any) -> Any:
+    if isinstance(value, Mapping) and "file" in value:
+        rest = {key: part for key, part in value.items() if key != "file"}
+        chosen = {"file": _path(value["file"])}
+    else:
+        name, rest = _chosen(_spelt_out(value, "name", "fedavg"), "name", algorithms.names())
+        chosen = {"name": name}
+    return {**chosen, **checked(getattr(algorithm_module(chosen), "Settings", None), rest)}
+
+
+Algorithm = Annotated[dict[str, Any], BeforeValidator(_algorithm, json_schema_input_type=str | dict[str, Any])]
+Optimiser = Annotated[Sgd | Adam | Ivon, BeforeValidator(_optimiser, json_schema_input_type=str | Sgd | Adam | Ivon)]
+PosteriorOrKind = Annotated[
+    Posterior, BeforeValidator(lambda given: _spelt_out(given, "kind"), json_schema_input_type=str | Posterior)
+]
+
+
+class MethodSettings(Section):
+    """How a row of the tables is trained. FED, FEDAVG, FVBA and FVBWA are there without being written."""
+
+    base: Name | None = None
+    """Another method; the keys here lie over its keys."""
+    weights: Literal["equal", "data"] = "data"
+    """Whether clients weigh the same or by data size."""
+    posterior: PosteriorOrKind = Posterior(kind="none")
+    training: Training | None = None
+    """What differs from the data set's and the top-level `training`."""
+    optimiser: Optimiser = Sgd(name="sgd")
+    """A name, or a mapping with its settings, which win over `training`."""
+    algorithm: Algorithm = {"name": "fedavg"}
+    """The name of a file in bflp/algorithms, or a mapping with its settings; or `{file: ...}` for one of your own."""
+    network: Network | None = None
+    """Instead of the data set's and the top-level `network`."""
+    aggregators: Annotated[list[Name], AfterValidator(_once)] | None = None
+    """The rules of this method; null: the grid's."""
+
+
+_PAPER = {
+    "FED": {"weights": "equal", "posterior": "none"},
+    "FEDAVG": {"weights": "data", "posterior": "none"},
+    "FVBA": {"weights": "equal", "posterior": "variational"},
+    "FVBWA": {"weights": "data", "posterior": "variational"},
+}
+_TAGS = {"posterior": "kind", "optimiser": "name", "algorithm": "name", "network": "name"}
+
+
+def _with_bases(value: Any) -> Any:
+    """The paper's methods and those that people add, each laid over its base."""
+    if not isinstance(value, Mapping):
+        return value
+    methods = laid(_PAPER, _by_name(value))
+
+    def resolved(name: Any, above: tuple[Any, ...] = ()) -> Any:
+        if not isinstance(methods[name], Mapping):
+            return methods[name]
+        method = {key: _spelt_out(part, _TAGS[key]) if key in _TAGS else part for key, part in methods[name].items()}
+        base = _text(method.get("base"))
+        if base is None:
+            return method
+        if base not in list(methods):
+            listed = ", ".join(map(str, methods))
+            raise wrong(f"unknown {shown(base)}{nearest(base, methods)} (known: {listed})", name, "base")
+        if base in (*above, name):
+            raise wrong(f"goes round in a circle: {' -> '.join(map(str, (*above, name, base)))}", name, "base")
+        below = resolved(base, (*above, name))
+        return laid(below, method) if isinstance(below, Mapping) else method
+
+    found = {name: resolved(name) for name in methods}
+    for method in found.values():
+        if isinstance(method, dict) and _tag(method.get("posterior"), "kind") == "ivon":
+            method["optimiser"] = _spelt_out(method.get("optimiser", {}), "name", "ivon")
+    return found
+
+
+def _tag(value: Any, tag: str) -> Any:
+    return value.get(tag) if isinstance(value, Mapping) else None
+
+
+class RuleSettings(Section):
+    """Settings that an aggregation rule has of its own, such as PPA's `population`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    file: PathText | None = None
+    """For a rule of your own that lies outside the package: its Python file."""
+
+
+class FinalEvaluation(Section):
+    """The evaluation of the final model; a change of it trains nothing."""
+
+    monte_carlo_samples: PositiveInt | None = None
+    """null: as many as after each round."""
 
 
 class Evaluation(Section):
     """Evaluation of the global model on the whole test set."""
 
-    monte_carlo_samples: PositiveInt = Field(default=10, description="Forward passes averaged for FVBA and FVBWA.")
-    ece_bins: PositiveInt = Field(
-        default=100, description="Equal-width confidence bins of the expected calibration error."
-    )
-    out_of_distribution: str | None = Field(
-        default=None,
-        description="A second data set of the same image shape: the AUROC of telling its test images by the entropy.",
-    )
-    every: PositiveInt = Field(default=1, description="Evaluate after every so many rounds; always after the last.")
+    monte_carlo_samples: PositiveInt = 10
+    """Forward passes that are averaged for methods with a posterior."""
+    ece_bins: PositiveInt = 100
+    """Equal-width confidence bins of the expected calibration error."""
+    every: PositiveInt = 1
+    """Evaluate after every so many rounds; always after the last."""
+    out_of_distribution: Name | None = None
+    """A second data set of the same image shape: the AUROC of telling its test images by the entropy."""
+    final: FinalEvaluation = FinalEvaluation()
+    keep_predictions: bool = False
+    """Keep the final model's predictions for the test images."""
 
 
 class RoundTime(Section):
     """What the target `round_time` measures: local training time per round, for every row of the tables."""
 
-    dataset: str = Field(default="cifar10", description="A data set, built in or of `datasets`.")
-    partition: str = Field(default="iid", description="An entry of `partitions`.")
-    clients: PositiveInt = Field(default=100, description="An entry of `setups`.")
-    processes: list[PositiveInt] = Field(default=[1, 5, 10], min_length=1, description="Numbers of worker processes.")
-    rounds: PositiveInt = Field(default=5, description="Rounds to measure, after one to warm up.")
+    dataset: Name = "cifar10"
+    """A data set, built in or of `datasets`."""
+    partition: Name = "iid"
+    """An entry of `partitions`."""
+    clients: Name = "100"
+    """An entry of `setups`."""
+    processes: Some[PositiveInt] = [1, 5, 10]
+    """Numbers of worker processes."""
+    rounds: PositiveInt = 5
+    """Rounds to measure, after one to warm up."""
 
 
-class Checkpoint(Section):
-    """When a running cell saves what it needs to go on after it was killed: once both have passed since the last."""
-
-    rounds: PositiveInt = Field(default=1, description="Rounds.")
-    seconds: NonNegativeFloat = Field(
-        default=2.0,
-        description="Seconds; spares cells whose rounds are very short. Longer where saving would cost over 1% of the "
-        "time, unless 0.",
-    )
+def _metric(value: Any) -> Any:
+    require("", [value], names())
+    return value
 
 
 class Tables(Section):
     """What the result tables show."""
 
-    metrics: list[TableMetric] = Field(
-        default=["accuracy", "ece", "nll"], min_length=1, description="The columns for each data set."
-    )
+    metrics: Some[Annotated[str, BeforeValidator(_metric), Field(json_schema_extra={"enum": names()})]] = [
+        *("accuracy", "ece", "nll")
+    ]
+    """The columns for each data set."""
+
+
+class StatisticsSettings(Section):
+    """What rows are compared with, and which differences do not matter."""
+
+    reference: str | None = None
+    """A model, or a model and its aggregator, such as FVBWA EAA; null: FEDAVG where the grid has it, else the first."""
+    equivalence: Annotated[dict[Annotated[str, BeforeValidator(_metric)], PositiveFloat], Field(min_length=1)] = {
+        **{"accuracy": 0.5, "ece": 0.5, "nll": 0.01}
+    }
+    """The metrics that are compared, each with the largest difference that does not matter, in its unit."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the tables, with all that its entry, its base and the top level say.
+
+    posterior: None where weights are single numbers. algorithm, optimiser: name and settings; an optimiser's learning
+    rate, momentum and weight decay stand in `training`. aggregators: none for a cell whose aggregator is "none".
+    """
+
+    name: str
+    weights: Literal["equal", "data"]
+    posterior: Posterior | None
+    algorithm: dict[str, Any]
+    optimiser: dict[str, Any]
+    aggregators: tuple[str, ...]
+    _entry: MethodSettings = field(repr=False)
+    _settings: Settings = field(repr=False)
+
+    def training(self, dataset: str) -> Training:
+        """Local training on a data set: top level, data set, method, optimiser, each laid over those before."""
+        sections = self._settings.datasets.get(dataset, DatasetSettings()).training, self._entry.training
+        layers = [section.model_dump(exclude_unset=True) for section in sections if section]
+        layers.append(self._entry.optimiser.model_dump(include=set(Training.model_fields), exclude_none=True))
+        return self._settings.training.model_copy(update={key: layer[key] for layer in layers for key in layer})
+
+    def network(self, dataset: str) -> dict[str, Any]:
+        """The network for a data set: the method's, else the data set's, else the top level's."""
+        of_dataset = self._settings.datasets.get(dataset, DatasetSettings()).network
+        return self._entry.network or of_dataset or self._settings.network
 
 
 class Settings(Section):
     """All settings of a grid of experiments."""
 
     grid: Grid
-    datasets: dict[str, DatasetSettings] = Field(
-        default={}, description="What differs from the built-in data sets; your own."
-    )
-    partitions: dict[str, PartitionSettings] = Field(description="Ways to split a data set over clients, by name.")
-    setups: dict[PositiveInt, Setup] = Field(description="By number of clients.")
+    datasets: ByName[DatasetSettings] = {}
+    """What differs from the built-in data sets; your own."""
+    partitions: ByName[PartitionSettings]
+    """Ways to split a data set over clients."""
+    setups: Annotated[dict[Name, Setup], BeforeValidator(_with_clients)]
+    """Numbers of clients and rounds, by name; a name that is a number is the number of clients."""
+    models: Annotated[dict[Name, MethodSettings], BeforeValidator(_with_bases)] = Field({}, validate_default=True)
+    """Methods beside FED, FEDAVG, FVBA and FVBWA, or what differs from these."""
+    network: Network = {"name": "lenet"}
+    """A network's name, or a mapping with its settings."""
     training: Training = Training()
     posterior: PosteriorSettings = PosteriorSettings()
+    aggregators: ByName[RuleSettings] = {}
+    """Settings of aggregation rules, and rules of your own."""
+    aggregation: Literal["exact", "reference"] = "exact"
+    """exact: the paper's equations; reference: the arithmetic of the paper's program (floored running sums, truncated
+    PPA population, unbiased PPA variance)."""
     evaluation: Evaluation = Evaluation()
     tables: Tables = Tables()
+    statistics: StatisticsSettings = StatisticsSettings()
     round_time: RoundTime = RoundTime()
-    checkpoint: Checkpoint = Checkpoint()
-    aggregation: Literal["exact", "reference"] = Field(
-        default="exact",
-        description="exact: the paper's equations; reference: the arithmetic of the paper's program (floored running "
-        "sums, truncated PPA population, unbiased PPA variance).",
-    )
-    on_divergence: Literal["stop", "record"] = Field(
-        default="stop",
-        description="When a loss or parameter is no finite number any more: stop the cell with an error, or record it "
-        "as diverged, which the tables then show.",
-    )
-    aggregator_files: dict[str, PathText] = Field(
-        default={}, description="Your own rules that lie outside the package: name to Python file."
-    )
-    processes: PositiveInt = Field(default=10, description="Worker processes of a cell; never changes a result.")
-    device: Literal["auto", "cpu", "cuda"] = Field(default="auto", description="auto: a GPU if there is one.")
-    cells_per_gpu: PositiveInt = Field(
-        default=1,
-        description="How many cells may share a GPU; `--resources gpu=` is then the number of GPUs times this.",
-    )
+    checkpoint_seconds: NonNegativeFloat = 2.0
+    """A running cell saves what it needs to go on after it was killed at most every so many seconds; 0: every round."""
+    on_divergence: Literal["stop", "record"] = "stop"
+    """When a loss or parameter becomes NaN or infinite: stop the cell with an error, or record it as diverged, which
+    the tables then show."""
+    processes: PositiveInt = 10
+    """Worker processes of a cell; never changes a result."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: a GPU if there is one."""
+    cells_per_gpu: PositiveInt = 1
+    """How many cells may share a GPU; `--resources gpu=` is then the number of GPUs times this."""
     results_dir: PathText = "results"
     data_dir: PathText = "data"
 
-    @field_validator("setups", mode="before")
-    @classmethod
-    def _no_setup_twice(cls, value: Any) -> Any:
-        # 10 and "10" are two keys to YAML.
-        if isinstance(value, Mapping):
-            keys = [str(key) for key in value]
-            twice = sorted({key for key in keys if keys.count(key) > 1})
-            if twice:
-                raise ValueError(f"{', '.join(twice)} is there twice, as a number and as a text in quotes")
-        return value
-
     @model_validator(mode="after")
-    def _names_are_known(self) -> Settings:
-        for section in ("datasets", "partitions"):
-            for name in [*getattr(self, section), *getattr(self.grid, section)]:
-                if not _NAME.fullmatch(name) or ".." in name:
-                    raise ValueError(
-                        f"{section}: the name {_shown(name)} may hold only letters, digits and . _ + - "
-                        "(at most 100) and must begin with a letter or digit"
-                    )
-        own = [name for name, dataset in self.datasets.items() if dataset.source]
-        _require(
-            "grid.datasets",
-            self.grid.datasets,
-            [*registry.BUILT_IN, *own],
-            "or give it a `source:` in `datasets`",
-        )
-        if self.evaluation.out_of_distribution is not None:
-            _require(
-                "evaluation.out_of_distribution",
-                [self.evaluation.out_of_distribution],
-                [*registry.BUILT_IN, *own],
-                "or give it a `source:` in `datasets`",
-            )
+    def _fit_together(self) -> Settings:
+        grid, entries = self.grid, self.models.items()
+        known = [*registry.BUILT_IN, *(name for name, dataset in self.datasets.items() if dataset.source)]
+        source = "or give it a `source:` in `datasets`"
+        rules = list(dict.fromkeys([*aggregators.names(), *self.aggregators]))
+        require("datasets", self.datasets, known, source)
+        require("grid.datasets", grid.datasets, known, source)
+        require("grid.partitions", grid.partitions, self.partitions, "or add it to `partitions`")
+        require("grid.clients", grid.clients, self.setups, "or add it to `setups`")
+        require("grid.models", grid.models, self.models, "or add it to `models`")
+        require("grid.aggregators", grid.aggregators, rules, "or write bflp/aggregators/<name>.py")
+        for name in self.aggregators:
+            self._check_rule(name)
+        for name, entry in entries:
+            self._check_algorithm(name, entry)
+            require(f"models.{name}.aggregators", entry.aggregators or (), rules)
+            if entry.aggregators and entry.posterior.kind == "none":
+                raise ValueError(f"models.{name}.aggregators: a method without a posterior has no aggregator")
+            if name in grid.models and self._takes_rules(entry) and not self.method(name).aggregators:
+                raise ValueError(f"grid.aggregators must name at least one rule, since {name} has a posterior")
+        for rule in dict.fromkeys(rule for name in grid.models for rule in self.method(name).aggregators):
+            self.rule(rule)
+        ood = {f"datasets.{name}": section.out_of_distribution for name, section in self.datasets.items()}
+        for where, other in {"evaluation": self.evaluation.out_of_distribution, **ood}.items():
+            require(f"{where}.out_of_distribution", [other] if other else (), known, source)
+        self._check_out_of_distribution()
         # The default counts as not given: the canonical text of settings, which programs parse again, has it always.
         if self.round_time != RoundTime():
-            known = [*registry.BUILT_IN, *own]
-            _require("round_time.dataset", [self.round_time.dataset], known, "or give it a `source:` in `datasets`")
-            _require("round_time.partition", [self.round_time.partition], self.partitions, "or add it to `partitions`")
-            _require("round_time.clients", [self.round_time.clients], self.setups, "or add it to `setups`")
-        for name in self.datasets:
-            if name not in registry.BUILT_IN and name not in own:
-                raise ValueError(
-                    f"datasets.{name}: is no built-in data set and has no `source:`{_nearest(name, registry.BUILT_IN)}"
-                )
-        _require("grid.partitions", self.grid.partitions, self.partitions, "or add it to `partitions`")
-        _require("grid.clients", self.grid.clients, self.setups, "or add it to `setups`")
-        for name, file in self.aggregator_files.items():
-            if not aggregators.is_rule_name(name):
-                raise ValueError(
-                    f"aggregator_files: the name {_shown(name)} must be letters, digits and _ only, not 'none'"
-                )
-            if name.lower() in (rule.lower() for rule in aggregators.built_in()):
-                raise ValueError(f"aggregator_files.{name}: there is a rule of this name in bflp/aggregators already")
-            if not Path(file).is_file():
-                raise ValueError(f"aggregator_files.{name}: there is no file {file}")
-        rules = [*aggregators.built_in(), *self.aggregator_files]
-        _require("grid.aggregators", self.grid.aggregators, rules, "or write bflp/aggregators/<name>.py")
-        for name in self.grid.datasets:
+            require("round_time.dataset", [self.round_time.dataset], known, source)
+            require("round_time.partition", [self.round_time.partition], self.partitions, "or add it to `partitions`")
+            require("round_time.clients", [self.round_time.clients], self.setups, "or add it to `setups`")
+        for name in grid.datasets:
             if name in registry.BUILT_IN and not self.source(name):
                 self.check_size(name, registry.BUILT_IN[name].train_size)
         return self
 
+    def _check_rule(self, name: str) -> None:
+        given, built_in = self.aggregators[name], aggregators.names()
+        if given.file is None:
+            require("aggregators", [name], built_in, "or give it a `file:`")
+        elif not aggregators.is_rule_name(name):
+            raise ValueError(f"aggregators: the name {shown(name)} must be letters, digits and _ only, not 'none'")
+        elif name.lower() in [rule.lower() for rule in built_in]:
+            raise ValueError(f"aggregators.{name}.file: there is a rule of this name in bflp/aggregators already")
+        elif not Path(given.file).is_file():
+            raise ValueError(f"aggregators.{name}.file: there is no file {given.file}")
+        if given.model_extra:
+            self.rule(name)
+
+    def _check_out_of_distribution(self) -> None:
+        others = {name: self.out_of_distribution(name) for name in self.grid.datasets}
+        for name, other in others.items():
+            ours, theirs = self._image_shape(name), self._image_shape(other or name)
+            if ours and theirs and ours != theirs:
+                raise ValueError(f"out_of_distribution: images of {other} are {theirs}, but those of {name} {ours}")
+        if "ood_auroc" in self.tables.metrics and not any(others.values()):
+            raise ValueError("tables.metrics: ood_auroc needs a data set in evaluation.out_of_distribution")
+
+    def _image_shape(self, dataset: str) -> str | None:
+        shape = None if self.source(dataset) else getattr(registry.BUILT_IN[dataset], "image_shape", None)
+        return "x".join(map(str, shape)) if shape else None
+
     def check_size(self, dataset: str, samples: int) -> None:
         """Raise ValueError unless a data set of so many training samples can be split as the grid says."""
-        for clients in self.grid.clients:
+        for clients in (self.setups[name].clients for name in self.grid.clients):
+            have = f"are more than the {samples} training samples of {dataset}"
             if clients > samples:
-                raise ValueError(
-                    f"grid.clients: {clients} clients are more than the {samples} training samples of {dataset}"
-                )
+                raise ValueError(f"grid.clients: {clients} clients {have}")
             for name in self.grid.partitions:
                 least = getattr(self.partitions[name], "min_samples", 1)
                 if clients * least > samples:
                     raise ValueError(
-                        f"partitions.{name}.min_samples: {clients} clients with {least} samples each are more than "
-                        f"the {samples} training samples of {dataset}"
+                        f"partitions.{name}.min_samples: {clients} clients with {least} samples each {have}"
                     )
 
     @classmethod
     def parse(cls, mapping: Any) -> Settings:
-        """The settings of a config file's mapping. Raises ConfigError, one line per mistake."""
+        """The settings of a config file's mapping. Raises ConfigError, one line for all mistakes."""
         if not isinstance(mapping, Mapping):
             raise ConfigError("the config must be a mapping of settings, such as `grid: ...`")
         try:
             return cls.model_validate(mapping)
-        except pydantic.ValidationError as error:
-            mistakes = list(dict.fromkeys(_explain(detail) for detail in error.errors()))
-            more = f"; and {len(mistakes) - MOST_MISTAKES} more" if len(mistakes) > MOST_MISTAKES else ""
-            raise ConfigError("; ".join(mistakes[:MOST_MISTAKES]) + more) from None
+        except ValidationError as error:
+            raise ConfigError(one_line(error)) from None
 
     def source(self, dataset: str) -> str | None:
         """The `source:` file of a data set; None: through torchvision."""
-        own = self.datasets.get(dataset)
-        return own.source if own else None
+        return self.datasets.get(dataset, DatasetSettings()).source
 
     def augment(self, dataset: str) -> Augment | None:
         """The training augmentation of a data set; None: none."""
-        own = self.datasets.get(dataset)
-        if own is not None and "augment" in own.model_fields_set:
-            return own.augment
+        own = self.datasets.get(dataset, DatasetSettings())
         built_in = registry.BUILT_IN.get(dataset)
-        return Augment(**built_in.augment) if built_in and built_in.augment else None
+        if "augment" in own.model_fields_set or built_in is None or not built_in.augment:
+            return own.augment
+        return Augment(**built_in.augment)
+
+    def out_of_distribution(self, dataset: str) -> str | None:
+        """The data set whose images are to be told from those of `dataset`; None: none."""
+        own = self.datasets.get(dataset, DatasetSettings())
+        return (own if "out_of_distribution" in own.model_fields_set else self.evaluation).out_of_distribution
+
+    def setup(self, name: str) -> Setup:
+        """A set-up by its name in the grid."""
+        return self.setups[name]
+
+    def rule(self, name: str) -> tuple[Rule, dict[str, Any]]:
+        """An aggregation rule, and the settings that it has of its own, given or by default. Raises ConfigError."""
+        own, file = self.aggregators.get(name, RuleSettings()), self.rule_file(name)
+        try:
+            rule = load_rule(name, Path(file) if file else None)
+            return rule, checked(rule.settings, own.model_extra)
+        except ConfigError as error:
+            raise ConfigError(f"aggregators.{name}: {error}") from None
+        except ValidationError as error:
+            raise ConfigError(f"aggregators.{name}.{one_line(error)}") from None
+
+    def rule_file(self, name: str) -> str | None:
+        """The Python file of a rule outside the package; None: it is one of the package."""
+        return self.aggregators.get(name, RuleSettings()).file
+
+    def method(self, name: str) -> Method:
+        """A method by its name in the grid."""
+        entry = self.models[name]
+        over = entry.posterior.model_dump(exclude_unset=True)
+        posterior = Posterior.model_validate(laid(self.posterior.model_dump(exclude_unset=True), over))
+        optimiser = entry.optimiser.model_dump(mode="json", exclude=set(Training.model_fields))
+        if posterior.kind not in ("none", "variational") and "bounds" not in over.get("log_variance", {}):
+            # The paper's bounds are those of its layers; other variances may be much smaller.
+            log_variance = posterior.log_variance.model_copy(update={"bounds": (-30.0, 30.0)})
+            posterior = posterior.model_copy(update={"log_variance": log_variance})
+        usual = getattr(algorithm_module(entry.algorithm), "DEFAULT_AGGREGATORS", None)
+        rules = (usual or self.grid.aggregators) if entry.aggregators is None else entry.aggregators
+        return Method(
+            name,
+            entry.weights,
+            None if posterior.kind == "none" else posterior,
+            entry.algorithm,
+            optimiser,
+            tuple(rules if self._takes_rules(entry) else ()),
+            entry,
+            self,
+        )
+
+    @staticmethod
+    def _takes_rules(entry: MethodSettings) -> bool:
+        return entry.posterior.kind != "none" and not hasattr(algorithm_module(entry.algorithm), "server")
+
+    def _check_algorithm(self, name: str, entry: MethodSettings) -> None:
+        module, algorithm = algorithm_module(entry.algorithm), entry.algorithm.get("name", "its algorithm")
+        kinds = getattr(module, "KINDS", None)
+        if kinds is not None and entry.posterior.kind not in kinds:
+            raise ValueError(
+                f"models.{name}: {algorithm} is not defined for posterior {entry.posterior.kind} "
+                f"(use {' or '.join(kinds)})"
+            )
+        optimisers = getattr(module, "OPTIMISERS", None)
+        if optimisers is not None and entry.optimiser.name not in optimisers:
+            raise ValueError(f"models.{name}: {algorithm} goes with optimiser {' or '.join(optimisers)} only")
+        if (entry.posterior.kind == "ivon") != (entry.optimiser.name == "ivon"):
+            raise ValueError(f"models.{name}: posterior ivon and optimiser ivon go together")
+        for dataset in self.grid.datasets if hasattr(module, "refuse") and name in self.grid.models else ():
+            own = {key: value for key, value in entry.algorithm.items() if key not in ("name", "file")}
+            refusal = module.refuse(module.Settings(**own), self.method(name).training(dataset))
+            if refusal:
+                raise ValueError(f"models.{name}: {algorithm}: {refusal}")
+        partial = [setup for setup in self.grid.clients if self.setups[setup].fraction < 1]
+        if getattr(module, "FULL_PARTICIPATION", False) and partial and name in self.grid.models:
+            raise ValueError(
+                f"models.{name}: {algorithm} needs all clients in each round, set-up {partial[0]} draws some"
+            )
 
     def canonical(self) -> str:
         """All settings as one string: what programs of the workflow are given.
@@ -425,149 +836,11 @@ class Settings(Section):
         return canonical_json(self.model_dump(mode="json", exclude_unset=True))
 
 
-def load(files: Iterable[Path]) -> Settings:
+def load(files: Iterable[Path], config: Mapping[str, Any] | None = None) -> Settings:
     """Read config files, later ones over earlier ones as `snakemake --configfile a b` does.
 
-    Mappings merge, lists replace.
+    config: what lies over all files, as that of `snakemake --config`.
 
-    Raises ConfigError for a file that is missing, is no YAML mapping, or holds wrong settings.
+    Raises ConfigError for a file that is missing or holds no YAML mapping, and for wrong settings.
     """
-    return Settings.parse(overlaid(map(read_file, files)))
-
-
-def overlaid(mappings: Iterable[dict[Any, Any]]) -> dict[Any, Any]:
-    """Config mappings laid over each other. As Snakemake does, first those over the first, then these over it."""
-    base, *others = mappings
-    top: dict[Any, Any] = {}
-    for other in others:
-        _overlay(top, other)
-    _overlay(base, top)
-    return base
-
-
-def read_file(file: Path) -> dict[Any, Any]:
-    """The mapping that a config file holds. Raises ConfigError for a file that is missing or is no YAML mapping."""
-    try:
-        mapping = yaml.load(file.read_text(encoding="utf-8"), _Loader)
-    except FileNotFoundError:
-        raise ConfigError(f"there is no config file {file}") from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"{file}{where}: not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(mapping, dict):
-        raise ConfigError(f"{file} must hold a mapping of settings, such as `grid: ...`")
-    return mapping
-
-
-class _Loader(yaml.SafeLoader):
-    """As YAML says, a mapping holds a key once; the safe loader alone lets the last one win."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
-                raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
-            seen.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else key)
-        return super().construct_mapping(node, deep)
-
-
-def _overlay(base: dict[Any, Any], top: dict[Any, Any]) -> None:
-    for key, value in top.items():
-        if isinstance(value, dict) and isinstance(base.get(key), dict):
-            _overlay(base[key], value)
-        elif value != {} or key not in base:
-            base[key] = value
-
-
-def _require(where: str, names: Iterable[Any], known: Iterable[Any], otherwise: str) -> None:
-    known = list(known)
-    for name in names:
-        if name not in known:
-            listed = ", ".join(map(str, known)) or "none"
-            raise ValueError(f"{where}: unknown {_shown(name)}{_nearest(name, known)} (known: {listed}; {otherwise})")
-
-
-def _nearest(name: Any, known: Iterable[Any]) -> str:
-    if not isinstance(name, str) or len(name) > 100:
-        return ""
-    by_lower = {str(candidate).lower(): candidate for candidate in known}
-    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    return f" - did you mean {by_lower[near[0]]!r}?" if near else ""
-
-
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
-_REPR.maxlevel = 2
-
-
-def _shown(value: Any) -> str:
-    """A value of a config as people know it, shortened: aliases of aliases can make it longer than memory."""
-    try:
-        return _REPR.repr(value)
-    except ValueError:
-        return "a number of too many digits"
-
-
-def _shown_key(key: Any) -> str:
-    text = str(key)
-    return text if text.isprintable() and len(text) <= 80 else _shown(text)
-
-
-def _explain(detail: Any) -> str:
-    """One line for one of pydantic's errors."""
-    place = [_shown_key(part) for part in detail["loc"]]
-    if place and place[0] == "partitions":
-        # A discriminated union adds the tag to the location; leave it out.
-        place = [*place[:2], *place[3:]]
-    if place and place[-1] == "[key]":
-        place = place[:-1]
-    where = ".".join(place)
-    prefix = f"{where}: " if where else ""
-    kind, context = detail["type"], detail.get("ctx", {})
-    if kind == "extra_forbidden":
-        siblings = _keys_beside(detail["loc"])
-        return f"{where}: unknown key{_nearest(detail['loc'][-1], siblings)}"
-    if kind == "missing":
-        return f"{where}: is missing"
-    if kind == "literal_error":
-        known = re.findall(r"'([^']*)'", context["expected"])
-        return (
-            f"{where}: unknown {_shown(detail['input'])}{_nearest(detail['input'], known)} (known: {', '.join(known)})"
-        )
-    if kind in ("union_tag_invalid", "union_tag_not_found"):
-        tags = re.findall(r"'([^']*)'", context.get("expected_tags", "'iid', 'dirichlet', 'labels', 'quantity'"))
-        tag = context.get("tag")
-        if tag is None:
-            return f"{where}.strategy: is missing (known: {', '.join(tags)})"
-        return f"{where}.strategy: unknown {_shown(tag)}{_nearest(tag, tags)} (known: {', '.join(tags)})"
-    if kind == "too_short" and context.get("actual_length") == 0:
-        return f"{where}: must not be an empty list"
-    if kind == "value_error":
-        return f"{prefix}{context['error']}"
-    given = "empty" if detail["input"] is None else _shown(detail["input"])
-    if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return f"{prefix}must be a mapping (is {given})"
-    if kind in ("list_type", "tuple_type"):
-        return f"{prefix}must be a list (is {given})"
-    if kind in ("too_short", "too_long"):
-        return f"{prefix}must be a list of {context.get('min_length', context.get('max_length'))} (is {given})"
-    message = detail["msg"].replace("Input should be", "must be")
-    return f"{prefix}{message[0].lower()}{message[1:]} (is {given})"
-
-
-def _keys_beside(location: tuple[Any, ...]) -> list[str]:
-    """The keys that are known where an unknown one stands."""
-    annotation: Any = Settings
-    for part in location[:-1]:
-        fields = getattr(annotation, "model_fields", None)
-        if fields is not None and part in fields:
-            annotation = fields[part].annotation
-        elif location[0] == "partitions" and part in _STRATEGIES:
-            annotation = _STRATEGIES[part]
-        for option in getattr(annotation, "__args__", ()):
-            if isinstance(option, type) and issubclass(option, BaseModel):
-                annotation = option
-    return list(getattr(annotation, "model_fields", {}))
+    return Settings.parse(overlaid([*map(read_file, files), config or {}]))

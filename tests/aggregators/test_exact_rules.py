@@ -5,17 +5,21 @@ import math
 import numpy as np
 import pytest
 
-from bflp import aggregators
 from bflp.aggregators import AggregationSettings
+from bflp.settings.rules import load_rule
 
 EXACT = AggregationSettings()
-CLOSED_FORM = ("EAA", "GAA", "AALV", "CF")
+CLOSED_FORM = ("EAA", "GAA", "AALV", "CF", "W2", "RKL", "FKL")
 ALL = (*CLOSED_FORM, "PPA")
+
+
+def settings_of(rule, **values):
+    return load_rule(rule).settings(**values)
 
 
 def combine(rule, means, variances, weights, settings=EXACT):
     """[K, P] means and variances as nested lists -> mean [P], variance [P]."""
-    mean, log_variance = aggregators.load(rule)(
+    mean, log_variance = load_rule(rule)(
         np.array(means, dtype=float),
         np.log(np.array(variances, dtype=float)),
         np.array(weights, dtype=float),
@@ -23,10 +27,6 @@ def combine(rule, means, variances, weights, settings=EXACT):
         np.random.default_rng(0),
     )
     return mean, np.exp(log_variance)
-
-
-def test_paper_rules_come_first_and_in_its_order():
-    assert aggregators.built_in()[:5] == ["EAA", "GAA", "AALV", "PPA", "CF"]
 
 
 # Two clients weighing 1/4 and 3/4; the first weight has means 1 and 5 and variances 1 and 4, the second weight means
@@ -46,6 +46,12 @@ MEANS, VARIANCES, WEIGHTS = [[1, -2], [5, 2]], [[1, 0.5], [4, 0.5]], [0.25, 0.75
         # beta * precision: 1/4 and 3/16, sum 7/16: mean (1/4 + 15/16) / (7/16) = 19/7, variance (3/4) / (7/16) = 12/7;
         # 1/2 and 3/2, sum 2: mean (-1 + 3) / 2 = 1, variance (3/4) / 2
         ("CF", [19 / 7, 1], [12 / 7, 3 / 8]),
+        # deviations 1 and 2: (1/4 + 3/2)^2 = 49/16;  1/2
+        ("W2", [4, 1], [49 / 16, 0.5]),
+        # the mean of CF, its variance times 4/3
+        ("RKL", [19 / 7, 1], [16 / 7, 1 / 2]),
+        # 3.25 + 1/4 * 9 + 3/4 * 1 = 6.25;  1/2 + 1/4 * 9 + 3/4 * 1 = 3.5
+        ("FKL", [4, 1], [6.25, 3.5]),
     ],
 )
 def test_worked_example(rule, mean, variance):
@@ -62,18 +68,21 @@ def test_worked_example(rule, mean, variance):
         ("GAA", math.log((math.exp(-8) + math.exp(8)) / 4)),
         ("AALV", -0.5),
         ("CF", math.log(2 * 0.5 / (math.exp(8) + math.exp(-8)))),
+        ("W2", 2 * math.log((math.exp(-4) + math.exp(4)) / 2)),
+        ("RKL", math.log(2 / (math.exp(8) + math.exp(-8)))),
+        ("FKL", math.log((math.exp(-8) + math.exp(8)) / 2)),
     ],
 )
 def test_log_variances_are_clipped_to_the_bounds_except_by_aalv(rule, log_variance):
     stored = np.array([[-9.0], [8.0 if rule == "AALV" else 9.0]])
-    _, found = aggregators.load(rule)(np.zeros((2, 1)), stored, np.full(2, 0.5), EXACT, np.random.default_rng(0))
+    _, found = load_rule(rule)(np.zeros((2, 1)), stored, np.full(2, 0.5), EXACT, np.random.default_rng(0))
     assert found[0] == pytest.approx(log_variance, rel=1e-13)
 
 
 def test_bounds_are_the_given_ones():
     settings = AggregationSettings(bounds=(-1.0, 1.0))
     stored = np.array([[-3.0], [3.0]])
-    _, found = aggregators.load("EAA")(np.zeros((2, 1)), stored, np.full(2, 0.5), settings, np.random.default_rng(0))
+    _, found = load_rule("EAA")(np.zeros((2, 1)), stored, np.full(2, 0.5), settings, np.random.default_rng(0))
     assert found[0] == pytest.approx(math.log(math.cosh(1)))
 
 
@@ -106,7 +115,7 @@ def test_cf_is_the_normalised_product_of_densities(means, variances, weights):
 @pytest.mark.parametrize("rule", CLOSED_FORM)
 def test_one_client_is_returned_as_it_is(rule):
     means, log_variances = np.array([[0.3, -7.0]]), np.array([[-5.0, 2.0]])
-    mean, log_variance = aggregators.load(rule)(means, log_variances, np.ones(1), EXACT, np.random.default_rng(0))
+    mean, log_variance = load_rule(rule)(means, log_variances, np.ones(1), EXACT, np.random.default_rng(0))
     np.testing.assert_allclose(mean, means[0], rtol=1e-14)
     np.testing.assert_allclose(log_variance, log_variances[0], rtol=1e-14)
 
@@ -135,9 +144,12 @@ def test_thousand_clients_against_accurate_sums():
         "GAA": (mean, np.log(accurate_sum(beta**2 * variances))),
         "AALV": (mean, accurate_sum(beta * log_variances)),
         "CF": (accurate_sum(beta / variances * means) / precision, np.log(weights.max() / precision)),
+        "W2": (mean, 2 * np.log(accurate_sum(beta * np.sqrt(variances)))),
+        "RKL": (accurate_sum(beta / variances * means) / precision, np.log(1 / precision)),
+        "FKL": (mean, np.log(accurate_sum(beta * variances) + accurate_sum(beta * (means - mean) ** 2))),
     }
     for rule in CLOSED_FORM:
-        found = aggregators.load(rule)(means, log_variances, weights, EXACT, np.random.default_rng(0))
+        found = load_rule(rule)(means, log_variances, weights, EXACT, np.random.default_rng(0))
         for name, one, other in zip(("mean", "log variance"), found, expected[rule], strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12, err_msg=f"{rule} {name}")
 
@@ -146,15 +158,16 @@ def test_thousand_clients_against_accurate_sums():
 @pytest.mark.parametrize("rule", ALL)
 def test_thousand_clients_stay_in_range(rule, arithmetic):
     means, log_variances, weights = many_clients()
-    settings = AggregationSettings(arithmetic=arithmetic)
-    mean, log_variance = aggregators.load(rule)(means, log_variances, weights, settings, np.random.default_rng(0))
+    settings = settings_of(rule, arithmetic=arithmetic)
+    mean, log_variance = load_rule(rule)(means, log_variances, weights, settings, np.random.default_rng(0))
     assert np.isfinite(mean).all() and np.isfinite(log_variance).all()
     # A pooled mean strays from the clients' means by its own standard error, at most e^4 / sqrt(1000) here.
     slack = 6 * math.exp(4) / math.sqrt(1000) if rule == "PPA" else 0
     assert (mean >= means.min(axis=0) - slack).all() and (mean <= means.max(axis=0) + slack).all()
     # GAA and CF divide the variance by the number of clients at most; reference sums of 1000 terms gain log(1000).
     lowest = -8 - math.log(1000) if rule in ("GAA", "CF") else -8
-    highest = 8 + (math.log(1000) if arithmetic == "reference" or rule == "PPA" else 1e-9)
+    # PPA and FKL add the spread of the means.
+    highest = 8 + (math.log(1000) if arithmetic == "reference" or rule in ("PPA", "FKL") else 1e-9)
     assert log_variance.min() >= lowest - 1e-9 and log_variance.max() <= highest
 
 
@@ -163,7 +176,7 @@ def test_eaa_of_equal_lower_bounds_is_that_bound(clients):
     """A rounding below -8 would be a dead zone: the clamp passes no gradient there."""
     amounts = np.random.default_rng(clients).uniform(0.1, 10, clients)
     for weights in (np.full(clients, 1 / clients), amounts / amounts.sum()):
-        _, log_variance = aggregators.load("EAA")(
+        _, log_variance = load_rule("EAA")(
             np.zeros((clients, 3)), np.full((clients, 3), -8.0), weights, EXACT, np.random.default_rng(0)
         )
         assert (log_variance.astype(np.float32) == -8.0).all()
@@ -174,8 +187,8 @@ def test_the_order_of_the_clients_does_not_matter(rule):
     means, log_variances, weights = many_clients(50, 30)
     order = np.random.default_rng(3).permutation(50)
     settings, generator = EXACT, np.random.default_rng(0)
-    one = aggregators.load(rule)(means, log_variances, weights, settings, generator)
-    other = aggregators.load(rule)(means[order], log_variances[order], weights[order], settings, generator)
+    one = load_rule(rule)(means, log_variances, weights, settings, generator)
+    other = load_rule(rule)(means[order], log_variances[order], weights[order], settings, generator)
     np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
 
 
@@ -184,8 +197,8 @@ def test_the_order_of_the_clients_does_not_matter(rule):
 def test_the_clients_posteriors_are_not_modified(rule, arithmetic):
     arrays = many_clients(20, 10)
     copies = [array.copy() for array in arrays]
-    settings = AggregationSettings(arithmetic=arithmetic)
-    mean, log_variance = aggregators.load(rule)(*arrays, settings, np.random.default_rng(0))
+    settings = settings_of(rule, arithmetic=arithmetic)
+    mean, log_variance = load_rule(rule)(*arrays, settings, np.random.default_rng(0))
     mean += 1
     log_variance += 1
     for array, copy in zip(arrays, copies, strict=True):
@@ -196,16 +209,5 @@ def test_the_clients_posteriors_are_not_modified(rule, arithmetic):
 def test_nothing_is_drawn_by_rules_without_randomness(rule):
     generator = np.random.default_rng(0)
     before = generator.bit_generator.state
-    aggregators.load(rule)(*many_clients(5, 4), EXACT, generator)
+    load_rule(rule)(*many_clients(5, 4), EXACT, generator)
     assert generator.bit_generator.state == before
-
-
-def test_a_rule_outside_the_package(tmp_path):
-    file = tmp_path / "mine.py"
-    file.write_text(
-        "def aggregate(means, log_variances, weights, settings, generator):\n    return means[0], weights\n"
-    )
-    assert aggregators.load("MINE", file)([1], None, 2, EXACT, np.random.default_rng(0)) == (1, 2)
-    file.write_text("agregate = None\n")
-    with pytest.raises(AttributeError, match=r"mine\.py must define a function `aggregate`"):
-        aggregators.load("MINE", file)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bflp.aggregators import AggregationSettings, ppa
+from bflp.aggregators import ppa
 
 MEANS = np.array([0.0, 1.5, -0.5, 4.0])
 VARIANCES = np.array([0.5, 1.0, 2.0, 0.1])
@@ -25,7 +25,7 @@ def pooled(arithmetic, draws=DRAWS, population=20, weights=WEIGHTS, seed=1):
         np.broadcast_to(MEANS[: len(weights), None], shape),
         np.broadcast_to(np.log(VARIANCES[: len(weights), None]), shape),
         weights,
-        AggregationSettings(arithmetic=arithmetic, population=population),
+        ppa.Settings(arithmetic=arithmetic, population=population),
         np.random.default_rng(seed),
     )
     return mean, np.exp(log_variance)
@@ -87,7 +87,7 @@ def test_means_far_from_zero_do_not_cancel():
         np.full(shape, 1e6),
         np.full(shape, math.log(1e-3)),
         np.full(3, 1 / 3),
-        AggregationSettings(population=3000),
+        ppa.Settings(population=3000),
         np.random.default_rng(0),
     )
     np.testing.assert_allclose(mean, 1e6, rtol=0, atol=0.01)
@@ -100,7 +100,7 @@ def test_log_variances_are_clipped():
         np.zeros(shape),
         np.full(shape, -20.0),
         np.full(2, 0.5),
-        AggregationSettings(population=10**8),
+        ppa.Settings(population=10**8),
         np.random.default_rng(0),
     )
     np.testing.assert_allclose(log_variance, -8, atol=2e-3)
@@ -135,11 +135,13 @@ def test_shares_worked_out(population, weights, counts):
 def test_population_that_truncation_leaves_empty():
     weights = np.full(1000, 1 / 1000)
     arguments = (np.zeros((1000, 2)), np.zeros((1000, 2)), weights)
-    settings = AggregationSettings(arithmetic="reference", population=900)
-    with pytest.raises(ValueError, match=r"population of 900 leaves 0 samples for 1000 clients.*ppa_population"):
+    settings = ppa.Settings(arithmetic="reference", population=900)
+    with pytest.raises(
+        ValueError, match=r"population of 900 leaves 0 samples for 1000 clients.*aggregators\.PPA\.population"
+    ):
         ppa.aggregate(*arguments, settings, np.random.default_rng(0))
     # By the equation the same population is enough.
-    mean, log_variance = ppa.aggregate(*arguments, AggregationSettings(population=900), np.random.default_rng(0))
+    mean, log_variance = ppa.aggregate(*arguments, ppa.Settings(population=900), np.random.default_rng(0))
     assert np.isfinite(mean).all() and np.isfinite(log_variance).all()
 
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from bflp import aggregators
 from bflp.aggregators import AggregationSettings
+from bflp.settings.rules import load_rule
 
 REFERENCE = AggregationSettings(arithmetic="reference")
 
@@ -14,7 +14,7 @@ REFERENCE = AggregationSettings(arithmetic="reference")
 def log_variance_of(rule, log_variances, weights, settings=REFERENCE):
     """One log variance per client -> that of the result."""
     stored = np.array(log_variances, dtype=float)[:, None]
-    _, found = aggregators.load(rule)(
+    _, found = load_rule(rule)(
         np.zeros_like(stored), stored, np.array(weights, dtype=float), settings, np.random.default_rng(0)
     )
     return found[0]
@@ -62,7 +62,7 @@ def test_exact_and_reference_agree_far_from_the_lower_bound():
 def test_means_are_the_weighted_means():
     means, weights = np.array([[1.0, -2.0], [5.0, 2.0]]), np.array([0.25, 0.75])
     for rule in ("EAA", "GAA"):
-        mean, _ = aggregators.load(rule)(means, np.zeros((2, 2)), weights, REFERENCE, np.random.default_rng(0))
+        mean, _ = load_rule(rule)(means, np.zeros((2, 2)), weights, REFERENCE, np.random.default_rng(0))
         np.testing.assert_allclose(mean, [4, 1], rtol=1e-15)
 
 

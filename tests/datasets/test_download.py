@@ -189,11 +189,10 @@ class Case:
 
     def check(self, output: Path) -> None:
         dataset = arrays.open_prepared(output)
-        for name in arrays.NAMES:
-            found = getattr(dataset, name)
+        for name, found in dataset.arrays().items():
             assert found.dtype == (np.uint8 if name.endswith("images") else np.int64)
             np.testing.assert_array_equal(found.reshape(self.given[name].shape), self.given[name])
-        assert dataset.train_images.ndim == 4
+        assert dataset.train_inputs.ndim == 4
         assert arrays.read_summary(output)["sha256"] == dataset.content_hash()
 
 
@@ -299,7 +298,7 @@ def test_files_compressed_anew_are_used_where_the_contents_hash_is_known(
     for path in paths:
         path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()), compresslevel=1, mtime=5))
     shape = {"train_images": (TRAIN, 1, 28, 28), "test_images": (TEST, 1, 28, 28)}
-    expected = arrays.as_dataset({name: case.given[name].reshape(shape.get(name, -1)) for name in arrays.NAMES})
+    expected = arrays.as_dataset({name: case.given[name].reshape(shape.get(name, -1)) for name in case.given})
     case.built_in = dataclasses.replace(case.built_in, sha256=expected.content_hash())
     prepare_built_in("fmnist", case.built_in, tmp_path / "raw", tmp_path / "out.npz")
     case.check(tmp_path / "out.npz")
@@ -322,12 +321,41 @@ def test_the_real_fashion_mnist_from_debians_files(
         shutil.copy(DEBIAN / path.name, path)
     prepare_built_in("fmnist", BUILT_IN["fmnist"], tmp_path / "raw", tmp_path / "fmnist.npz")
     dataset = arrays.open_prepared(tmp_path / "fmnist.npz")
-    assert dataset.train_images.shape == (60000, 1, 28, 28)
-    assert dataset.test_images.shape == (10000, 1, 28, 28)
+    assert dataset.train_inputs.shape == (60000, 1, 28, 28)
+    assert dataset.test_inputs.shape == (10000, 1, 28, 28)
     assert np.bincount(dataset.train_labels).tolist() == [6000] * 10
     with gzip.open(DEBIAN / "t10k-images-idx3-ubyte.gz") as file:
         original = np.frombuffer(file.read(), np.uint8, offset=16).reshape(10000, 1, 28, 28)
-    np.testing.assert_array_equal(dataset.test_images, original)
+    np.testing.assert_array_equal(dataset.test_inputs, original)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_byte_of_raw_files_is_checked(
+    name: str, closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flipped bit in any raw file is noticed, since nothing can be downloaded instead."""
+    case = Case(name, closed, monkeypatch)
+    for path in case.place(tmp_path / "raw"):
+        whole = path.read_bytes()
+        # Of an archive the part where its content lies.
+        position = len(whole) // 2
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 4]) + whole[position + 1 :])
+        error_of(case, tmp_path)
+        path.write_bytes(whole)
+    prepare_built_in(name, case.built_in, tmp_path / "raw", tmp_path / "out.npz")
+    case.check(tmp_path / "out.npz")
+
+
+@pytest.mark.parametrize("name", ["fmnist", "mnist", "kmnist"])
+def test_what_is_unpacked_already_is_not_trusted(
+    name: str, closed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a program that was killed while it unpacked leaves it."""
+    case = Case(name, closed, monkeypatch)
+    packed = case.place(tmp_path / "raw")[0]
+    packed.with_suffix("").write_bytes(gzip.decompress(packed.read_bytes())[:-1] + b"x")
+    prepare_built_in(name, case.built_in, tmp_path / "raw", tmp_path / "out.npz")
+    case.check(tmp_path / "out.npz")
 
 
 # A person's own source -----------------------------------------------------------------------------------------------
@@ -335,9 +363,9 @@ def test_the_real_fashion_mnist_from_debians_files(
 
 def test_a_source_is_prepared_and_stamped(tmp_path: Path) -> None:
     source, output = tmp_path / "mine.npz", tmp_path / "data" / "mine.npz"
-    np.savez_compressed(source, **content((16, 20)))
+    np.savez_compressed(source, val_labels=np.zeros(3), **content((16, 20)))  # type: ignore[arg-type]
     assert not is_current(source, output)
-    prepare_source(source, output)
+    assert prepare_source(source, output) == ["not used: val_labels"]
     assert is_current(source, output)
     stamp = json.loads((tmp_path / "data" / "mine.source.json").read_text(encoding="utf-8"))
     assert stamp["sha256"] == hashlib.sha256(source.read_bytes()).hexdigest() == source_hash(source, output)
@@ -346,7 +374,7 @@ def test_a_source_is_prepared_and_stamped(tmp_path: Path) -> None:
     assert source_hash(source, output) == stamp["sha256"]
     changed = content((16, 20))
     changed["train_images"] = 255 - changed["train_images"]
-    np.savez_compressed(source, **changed)
+    np.savez_compressed(source, **changed)  # type: ignore[arg-type]
     assert not is_current(source, output)
     assert source_hash(source, output) == hashlib.sha256(source.read_bytes()).hexdigest() != stamp["sha256"]
 
@@ -355,7 +383,7 @@ def test_a_sources_hash_is_not_taken_anew_while_size_and_time_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, output = tmp_path / "mine.npz", tmp_path / "data" / "mine.npz"
-    np.savez(source, **content((16, 16)))
+    np.savez(source, **content((16, 16)))  # type: ignore[arg-type]
     prepare_source(source, output)
     monkeypatch.setattr(prepare, "_file_hash", lambda path: "read again")
     assert source_hash(source, output) != "read again"

@@ -1,181 +1,22 @@
-"""Source files and prepared files: what is accepted, what is refused and how, and that damage is noticed."""
+"""Prepared files: they keep everything, are opened memory-mapped, and damage is noticed."""
 
 from __future__ import annotations
 
 import io
 import json
-import pickle
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from source_arrays import LABELS, SIDE, TEST, TRAIN, flips, good
 
 from bflp.datasets import prepared as arrays
 from bflp.errors import DataError
 
-TRAIN, TEST, SIDE, LABELS = 12, 6, 16, 3
-
-
-def good(channels: int | None = None) -> dict[str, Any]:
-    """The arrays of a small source file, gray without a channel axis unless `channels` is given."""
-    generator = np.random.default_rng(0)
-    result: dict[str, Any] = {}
-    for split, count in (("train", TRAIN), ("test", TEST)):
-        shape = (count, SIDE, SIDE) if channels is None else (count, channels, SIDE, SIDE)
-        result[f"{split}_images"] = generator.integers(0, 256, shape, dtype=np.uint8)
-        result[f"{split}_labels"] = np.arange(count) % LABELS
-    return result
-
-
-def labels(*values: Any, dtype: Any = None) -> Any:
-    """TRAIN labels: `values`, then as many of the last as are missing."""
-    return np.array([*values, *[values[-1]] * (TRAIN - len(values))], dtype=dtype)
-
-
-@pytest.mark.parametrize("channels", [None, 1, 3, 7])
-@pytest.mark.parametrize("label_type", [np.int64, np.int32, np.uint8, ">i4"])
-def test_every_allowed_form_becomes_the_prepared_form(tmp_path: Path, channels: int | None, label_type: Any) -> None:
-    given = good(channels)
-    given["train_labels"] = given["train_labels"].astype(label_type)
-    path = tmp_path / "source.npz"
-    np.savez_compressed(path, **given)
-    dataset = arrays.load_source(path)
-    assert dataset.train_images.dtype == np.uint8
-    assert dataset.train_labels.dtype == np.int64
-    assert dataset.image_shape == (channels or 1, SIDE, SIDE)
-    assert dataset.labels == LABELS
-    np.testing.assert_array_equal(dataset.train_images.reshape(given["train_images"].shape), given["train_images"])
-    np.testing.assert_array_equal(dataset.test_labels, given["test_labels"])
-    assert arrays.check_source(path) == TRAIN
-
-
-WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "float images": ({"train_images": np.zeros((TRAIN, SIDE, SIDE))}, ["train_images", "float64", "uint8"]),
-    "signed images": ({"test_images": np.zeros((TEST, SIDE, SIDE), np.int8)}, ["test_images", "int8", "uint8"]),
-    "flat images": ({"train_images": np.zeros((TRAIN, 256), np.uint8)}, ["train_images", "(12, 256)", "[N, channels"]),
-    "channels last": ({"train_images": np.zeros((TRAIN, 32, 32, 3), np.uint8)}, ["channels come first", "transpose"]),
-    "small images": ({"train_images": np.zeros((TRAIN, 8, 8), np.uint8)}, ["8 x 8", "at least 16 x 16"]),
-    "no images": ({"train_images": np.zeros((0, SIDE, SIDE), np.uint8)}, ["train_images", "empty"]),
-    "no channels": ({"train_images": np.zeros((TRAIN, 0, SIDE, SIDE), np.uint8)}, ["train_images", "empty"]),
-    "no test images": (
-        {"test_images": np.zeros((0, SIDE, SIDE), np.uint8), "test_labels": np.zeros(0, np.int64)},
-        ["test_images", "empty"],
-    ),
-    "other test shape": ({"test_images": np.zeros((TEST, SIDE, 20), np.uint8)}, ["differ in shape", "(16, 20)"]),
-    "too few labels": ({"train_labels": np.arange(5) % 3}, ["train_labels", "(5,)", "(12,)"]),
-    "one-hot labels": ({"train_labels": np.eye(TRAIN, 3, dtype=np.int64)}, ["train_labels", "(12, 3)"]),
-    "float labels": ({"train_labels": labels(0.0, 1.0, 2.0)}, ["train_labels", "float64", "whole-number"]),
-    "NaN labels": ({"train_labels": labels(0.0, 1.0, np.nan)}, ["train_labels", "float64", "whole-number"]),
-    "boolean labels": ({"train_labels": labels(True, False)}, ["train_labels", "bool", "whole-number"]),
-    "text labels": ({"train_labels": labels("cat", "dog")}, ["train_labels", "whole-number"]),
-    "object labels": ({"train_labels": labels(0, 1, dtype=object)}, ["train_labels", "object"]),
-    "object images": ({"train_images": np.array([None] * TRAIN, object)}, ["train_images", "object"]),
-    "negative labels": ({"train_labels": labels(-1, 0, 1)}, ["train_labels", "-1", "count from 0"]),
-    "gaps": ({"train_labels": labels(0, 1, 3), "test_labels": np.zeros(TEST, np.int64)}, ["label 2", "without gaps"]),
-    "labels from 1": ({"train_labels": labels(1, 2), "test_labels": np.ones(TEST, np.int64)}, ["label 0", "gaps"]),
-    "large gap": ({"train_labels": labels(0, 998, 999)}, ["up to 999", "no sample has label 1 "]),
-    "huge labels": ({"train_labels": labels(0, 2**62)}, ["train_labels", "no sample has label 1 "]),
-    "one label": ({"train_labels": labels(0), "test_labels": np.zeros(TEST, np.int64)}, ["one label only"]),
-    "new test label": ({"test_labels": np.full(TEST, 3)}, ["test_labels", "3", "ends at 2"]),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_source_files_are_named_with_what_is_wrong(tmp_path: Path, case: str) -> None:
-    changes, words = WRONG[case]
-    path = tmp_path / "wrong.npz"
-    np.savez(path, **{**good(), **changes})
-    for read in (arrays.check_source, arrays.load_source):
-        with pytest.raises(DataError) as caught:
-            read(path)
-        text = str(caught.value)
-        assert "\n" not in text
-        assert all(word in text for word in [str(path), *words]), text
-
-
-def test_a_missing_array_and_a_missing_file(tmp_path: Path) -> None:
-    path = tmp_path / "wrong.npz"
-    np.savez(path, **{name: value for name, value in good().items() if name != "test_labels"})
-    with pytest.raises(DataError, match="has no array 'test_labels'"):
-        arrays.check_source(path)
-    with pytest.raises(DataError, match=r"missing\.npz: there is no such file"):
-        arrays.check_source(tmp_path / "missing.npz")
-    with pytest.raises(DataError, match="there is no such file"):
-        arrays.check_source(tmp_path)
-
-
-class Harmful:
-    """Would leave a file behind if it were unpickled."""
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (Path("harm-was-done"),)
-
-
-def test_nothing_is_ever_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    harmful = np.array([Harmful()] * TRAIN, dtype=object)
-    np.savez("objects.npz", allow_pickle=True, **{**good(), "train_labels": harmful})
-    Path("pickle.npz").write_bytes(pickle.dumps(Harmful()))
-    np.save("array.npy", harmful, allow_pickle=True)
-    Path("array.npy").rename("array.npz")
-    for name in ("objects.npz", "pickle.npz", "array.npz"):
-        with pytest.raises(DataError, match=name):
-            arrays.check_source(Path(name))
-        with pytest.raises(DataError, match=name):
-            arrays.open_prepared(Path(name))
-    assert not Path("harm-was-done").exists()
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"not a zip", b"PK\x03\x04", b"\x93NUMPY\x01\x00", bytes(1000), b"PK\x05\x06" + bytes(18)]
-)
-def test_what_is_no_npz(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "wrong.npz"
-    path.write_bytes(content)
-    for read in (arrays.check_source, arrays.load_source, arrays.open_prepared):
-        with pytest.raises(DataError, match=r"wrong\.npz"):
-            read(path)
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_a_truncated_source_is_noticed(tmp_path: Path, compressed: bool) -> None:
-    path = tmp_path / "whole.npz"
-    (np.savez_compressed if compressed else np.savez)(path, **good())
-    whole = path.read_bytes()
-    cut = tmp_path / "cut.npz"
-    for length in [*range(0, len(whole), 97), len(whole) - 1]:
-        cut.write_bytes(whole[:length])
-        with pytest.raises(DataError, match=r"cut\.npz"):
-            arrays.check_source(cut)
-
-
-def flips(whole: bytes) -> list[bytes]:
-    """The file with one bit changed, at many places: all of its last and first headers, and every 61st byte."""
-    places = {*range(0, len(whole), 61), *range(len(whole) - 300, len(whole)), *range(180)}
-    return [whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in sorted(places)]
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_a_changed_bit_in_a_source_does_no_harm(tmp_path: Path, compressed: bool) -> None:
-    path = tmp_path / "source.npz"
-    (np.savez_compressed if compressed else np.savez)(path, **good())
-    content = arrays.load_source(path).content_hash()
-    refused = 0
-    for changed in flips(path.read_bytes()):
-        path.write_bytes(changed)
-        try:
-            found = arrays.load_source(path).content_hash()
-        except DataError as error:
-            assert str(path) in str(error)
-            refused += 1
-        else:
-            assert found == content  # a byte that says nothing of the arrays, such as a time
-    assert refused > 100
-
-
-# Prepared files ------------------------------------------------------------------------------------------------------
+NAMES = ("train_images", "train_labels", "test_images", "test_labels")
 
 
 @pytest.fixture
@@ -187,10 +28,10 @@ def prepared(tmp_path: Path) -> Path:
 
 def test_prepared_files_keep_everything_and_are_mapped(prepared: Path) -> None:
     dataset, given = arrays.open_prepared(prepared), good(channels=2)
-    for name in arrays.NAMES:
-        np.testing.assert_array_equal(getattr(dataset, name), given[name])
-    assert isinstance(dataset.train_images, np.memmap)
-    assert dataset.train_images.mode == "r"
+    for name in NAMES:
+        np.testing.assert_array_equal(dataset.arrays()[name], given[name])
+    assert isinstance(dataset.train_inputs, np.memmap)
+    assert dataset.train_inputs.mode == "r"
     assert dataset.train_labels.dtype == np.int64
 
 
@@ -199,7 +40,7 @@ def test_the_summary_describes_the_content(prepared: Path) -> None:
     dataset = arrays.open_prepared(prepared)
     assert summary == {
         "sha256": dataset.content_hash(),
-        "image_shape": [2, SIDE, SIDE],
+        "input_shape": [2, SIDE, SIDE],
         "labels": LABELS,
         "train_size": TRAIN,
         "test_size": TEST,
@@ -254,7 +95,7 @@ def test_prepared_files_of_other_kinds_are_refused(prepared: Path) -> None:
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, good()["train_labels"], version=(2, 0))
     with zipfile.ZipFile(prepared, "w") as archive:
-        for name in arrays.NAMES:
+        for name in NAMES:
             archive.writestr(f"{name}.npy", buffer.getvalue())
     with pytest.raises(DataError, match="npy version"):
         arrays.open_prepared(prepared)
@@ -273,8 +114,8 @@ def test_prepared_files_of_other_kinds_are_refused(prepared: Path) -> None:
         "{}",
         '{"sha256": 3}',
         json.dumps({"sha256": "a", "labels": 3}),
-        json.dumps({"sha256": "a", "labels": 3, "image_shape": 3, "train_size": 1, "test_size": 1}),
-        json.dumps({"sha256": "a", "labels": "3", "image_shape": [1], "train_size": 1, "test_size": 1}),
+        json.dumps({"sha256": "a", "labels": 3, "input_shape": 3, "train_size": 1, "test_size": 1}),
+        json.dumps({"sha256": "a", "labels": "3", "input_shape": [1], "train_size": 1, "test_size": 1}),
     ],
 )
 def test_a_broken_summary_is_named(prepared: Path, text: str) -> None:
@@ -300,3 +141,38 @@ def test_writing_leaves_nothing_half_done(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(OSError, match="No space left"):
         arrays.save(arrays.as_dataset(good()), path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_features_and_clients_are_kept(tmp_path: Path) -> None:
+    given = {
+        "train_features": np.arange(12, dtype=np.float32).reshape(4, 3) / 7,
+        "train_labels": np.array([0, 1, 0, 1]),
+        "test_features": np.ones((2, 3), np.float32),
+        "test_labels": np.array([1, 0]),
+        "train_clients": np.array([5, 5, 9, 5]),
+    }
+    path = tmp_path / "table.npz"
+    arrays.save(arrays.as_dataset(given), path)
+    dataset = arrays.open_prepared(path)
+    for name, value in given.items():
+        np.testing.assert_array_equal(dataset.arrays()[name], value)
+    assert list(dataset.arrays()) == list(given)
+    assert isinstance(dataset.train_inputs, np.memmap)
+    assert arrays.read_summary(path) == dataset.summary()
+
+
+def test_a_clients_images_are_read_without_the_others(tmp_path: Path) -> None:
+    """Peak memory of taking some of 64 MB of images is that of what was taken."""
+    images = np.zeros((1024, 1, 256, 256), np.uint8)
+    labels = np.arange(1024) % 2
+    path = tmp_path / "large.npz"
+    arrays.save(arrays.Dataset(images, labels, images[:1], labels[:1]), path)
+    del images
+    tracemalloc.start()
+    try:
+        taken = arrays.open_prepared(path).train_inputs[np.arange(0, 1024, 64)]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert taken.nbytes == 16 * 256 * 256
+    assert peak < 2 * taken.nbytes

@@ -6,39 +6,58 @@ import pytest
 import torch
 
 from bflp.engine.augment import augment
-from bflp.engine.client import NotFiniteError, client_update
-from bflp.networks.layout import Layout
-from bflp.networks.lenet import Network, Posterior
+from bflp.engine.client import client_update
+from bflp.engine.errors import NotFiniteError
+from bflp.engine.settings import CellSettings, PosteriorSettings, Training
+from bflp.networks.lenet import LeNet, LeNetLayout
+from bflp.networks.posterior import Posterior
 from bflp.rng import torch_generator
-from tests.oracles.plain import LeNet
+from tests.oracles.plain import LeNet as PlainLeNet
 
-ADDRESS = (11, 4, 2)  # seed, round, client
+SEED, ROUND, CLIENT = ADDRESS = (11, 4, 2)
 SAMPLES = 21  # three batches of 8, the last one of 5
 TRAINING = {"local_epochs": 2, "batch_size": 8, "learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.01}
 
 
 def make(variational, enforce="clamp", bounds=(-8.0, 8.0), dtype=torch.float64, prior=(0.0, 1.0)):
     """(layout, posterior, initial vector, images, labels); log variances on both sides of the lower bound."""
-    layout = Layout((1, 16, 16), 3, variational)
+    layout = LeNetLayout((1, 16, 16), 3, variational)
     generator = torch.Generator().manual_seed(0)
     vector = layout.initial_vector(0.0, generator).to(dtype)
     log_variances = vector[layout.log_variances]
     log_variances.uniform_(*((bounds[0] - 2, -1) if enforce == "clamp" else bounds), generator=generator)
-    images = torch.rand((SAMPLES, 1, 16, 16), generator=generator)
+    images = torch.randint(0, 256, (SAMPLES, 1, 16, 16), generator=generator, dtype=torch.uint8)
     labels = torch.randint(0, 3, (SAMPLES,), generator=generator)
     return layout, Posterior(*prior, bounds, enforce), vector, images, labels
 
 
-def settings(variational, posterior, augmentation=None, **training):
-    result = {"training": {**TRAINING, **training}, "augment": augmentation}
-    if variational:
-        result["posterior"] = {"log_variance": {"bounds": list(posterior.bounds), "enforce": posterior.enforce}}
-    return result
+def settings(variational, posterior, augmentation=None, seed=SEED, **training):
+    """Of a cell, of which only local training counts here."""
+    gaussian = PosteriorSettings("variational", 0.0, 1.0, -9.0, posterior.bounds, posterior.enforce, "dense")
+    return CellSettings(
+        seed=seed,
+        clients=1,
+        fraction=1.0,
+        rounds=1,
+        weights="equal",
+        training=Training(**{**TRAINING, **training}),
+        every=1,
+        monte_carlo_samples=1,
+        augment=augmentation,
+        posterior=gaussian if variational else None,
+        aggregator="none",
+        aggregation="exact",
+    )
+
+
+def update(network, vector, images, labels, chosen, round_=ROUND, client=CLIENT):
+    trained = client_update(network, vector, images, labels, chosen, round_, client)
+    return trained.vector, trained.loss
 
 
 def plain_training(layout, posterior, vector, images, labels, training, augmentation=None):
     """Shuffling and noise from the same addresses; everything else by other means."""
-    network = LeNet(layout, posterior)
+    network = PlainLeNet(layout, posterior)
     network.load_vector(layout, vector)
     optimiser = torch.optim.SGD(
         network.parameters(),
@@ -55,7 +74,7 @@ def plain_training(layout, posterior, vector, images, labels, training, augmenta
         noise = torch.randn((len(labels), 120 + 84 + layout.labels), generator=noises) if layout.variational else None
         for start in range(0, len(labels), training["batch_size"]):
             rows = order[start : start + training["batch_size"]]
-            batch = images[rows]
+            batch = images[rows].float() / 255
             if augmentation:
                 batch = augment(batch, **augmentation, generator=crops)
             batch_noise = None if noise is None else noise[start : start + len(rows)].to(vector)
@@ -90,9 +109,9 @@ def relative_distance(layout, found, expected, start):
 @pytest.mark.parametrize(("variational", "enforce"), [(False, "clamp"), (True, "clamp"), (True, "project")], ids=str)
 def test_against_a_plain_loop(variational, enforce, dtype, tolerance):
     layout, posterior, vector, images, labels = make(variational, enforce, (-4.0, 2.0), dtype, prior=(0.1, 0.7))
-    network = Network(layout, posterior, "cpu")
+    network = LeNet(layout, posterior, "cpu")
     start = vector.clone()
-    found, loss = client_update(network, vector, images, labels, settings(variational, posterior), ADDRESS)
+    found, loss = update(network, vector, images, labels, settings(variational, posterior))
     expected, expected_loss = plain_training(layout, posterior, vector, images, labels, TRAINING)
     assert relative_distance(layout, found, expected, start) < tolerance
     assert loss == pytest.approx(expected_loss, rel=1e-5)
@@ -102,8 +121,8 @@ def test_against_a_plain_loop(variational, enforce, dtype, tolerance):
 def test_against_a_plain_loop_with_augmentation():
     layout, posterior, vector, images, labels = make(False)
     augmentation = {"crop_padding": 2, "flip_probability": 0.5}
-    network = Network(layout, posterior, "cpu")
-    found, _ = client_update(network, vector, images, labels, settings(False, posterior, augmentation), ADDRESS)
+    network = LeNet(layout, posterior, "cpu")
+    found, _ = update(network, vector, images, labels, settings(False, posterior, augmentation))
     expected, _ = plain_training(layout, posterior, vector, images, labels, TRAINING, augmentation)
     assert relative_distance(layout, found, expected, vector) < 1e-10
     plain, _ = plain_training(layout, posterior, vector, images, labels, TRAINING)
@@ -114,11 +133,11 @@ def test_against_a_plain_loop_with_augmentation():
 def test_momentum_starts_at_rest_and_adds_to_the_second_step(variational):
     """With one batch of all samples: a second step with momentum differs by 0.9 of the first from one without."""
     layout, posterior, vector, images, labels = make(variational)
-    network = Network(layout, posterior, "cpu")
+    network = LeNet(layout, posterior, "cpu")
 
     def after(steps, momentum):
         whole_batch = settings(variational, posterior, batch_size=10**9, local_epochs=steps, momentum=momentum)
-        return client_update(network, vector, images, labels, whole_batch, ADDRESS)[0]
+        return update(network, vector, images, labels, whole_batch)[0]
 
     first = after(1, 0.9) - vector
     assert torch.equal(after(1, 0.0) - vector, first)
@@ -128,10 +147,8 @@ def test_momentum_starts_at_rest_and_adds_to_the_second_step(variational):
 def test_clamped_log_variances_below_the_bound_feel_weight_decay_only():
     layout, posterior, vector, images, labels = make(True)
     vector[layout.log_variances] = -9.0
-    network = Network(layout, posterior, "cpu")
-    found, _ = client_update(
-        network, vector, images, labels, settings(True, posterior, momentum=0.0, local_epochs=1), ADDRESS
-    )
+    network = LeNet(layout, posterior, "cpu")
+    found, _ = update(network, vector, images, labels, settings(True, posterior, momentum=0.0, local_epochs=1))
     # Three steps of decay by the factor 1 - 0.05 * 0.01.
     torch.testing.assert_close(
         found[layout.log_variances], torch.full_like(found[layout.log_variances], -9 * 0.9995**3), rtol=1e-12, atol=0
@@ -142,8 +159,8 @@ def test_projected_log_variances_stay_within_the_bounds_and_leave_them():
     bounds = (-3.0, -2.9)
     layout, posterior, vector, images, labels = make(True, "project", bounds)
     vector[layout.log_variances] = -3.0
-    network = Network(layout, posterior, "cpu")
-    found, _ = client_update(network, vector, images, labels, settings(True, posterior, local_epochs=6), ADDRESS)
+    network = LeNet(layout, posterior, "cpu")
+    found, _ = update(network, vector, images, labels, settings(True, posterior, local_epochs=6))
     log_variances = found[layout.log_variances]
     assert log_variances.min() >= bounds[0]
     assert log_variances.max() <= bounds[1]
@@ -152,57 +169,54 @@ def test_projected_log_variances_stay_within_the_bounds_and_leave_them():
 
 def test_the_address_decides_the_randomness():
     layout, posterior, vector, images, labels = make(True)
-    network = Network(layout, posterior, "cpu")
+    network = LeNet(layout, posterior, "cpu")
 
-    def update(*address):
-        return client_update(network, vector, images, labels, settings(True, posterior), address)[0]
+    def of(seed, round_, client):
+        return update(network, vector, images, labels, settings(True, posterior, seed=seed), round_, client)[0]
 
-    assert torch.equal(update(1, 2, 3), update(1, 2, 3))
+    assert torch.equal(of(1, 2, 3), of(1, 2, 3))
     for other in ((0, 2, 3), (1, 0, 3), (1, 2, 0)):
-        assert not torch.equal(update(1, 2, 3), update(*other))
+        assert not torch.equal(of(1, 2, 3), of(*other))
 
 
 def test_nothing_is_kept_from_one_client_to_the_next():
     layout, posterior, vector, images, labels = make(True)
-    network = Network(layout, posterior, "cpu")
-    first, _ = client_update(network, vector, images, labels, settings(True, posterior), ADDRESS)
-    client_update(network, first, images[:6], labels[:6], settings(True, posterior), (0, 9, 9))
-    again, _ = client_update(network, vector, images, labels, settings(True, posterior), ADDRESS)
+    network = LeNet(layout, posterior, "cpu")
+    first, _ = update(network, vector, images, labels, settings(True, posterior))
+    update(network, first, images[:6], labels[:6], settings(True, posterior, seed=0), 9, 9)
+    again, _ = update(network, vector, images, labels, settings(True, posterior))
     assert torch.equal(first, again)
 
 
 @pytest.mark.parametrize("variational", [False, True])
 def test_a_huge_learning_rate_diverges(variational):
     layout, posterior, vector, images, labels = make(variational, dtype=torch.float32)
-    network = Network(layout, posterior, "cpu")
+    network = LeNet(layout, posterior, "cpu")
     with pytest.raises(NotFiniteError, match="not finite"):
-        client_update(network, vector, images, labels, settings(variational, posterior, learning_rate=1e20), ADDRESS)
+        update(network, vector, images, labels, settings(variational, posterior, learning_rate=1e20))
 
 
 def test_a_loss_that_is_not_finite_is_noticed_with_finite_parameters():
     """The last step's loss can overflow before a parameter does."""
     layout, posterior, vector, images, labels = make(True, dtype=torch.float32)
     posterior = Posterior(0.0, 1e-19, posterior.bounds, "clamp")
-    network = Network(layout, posterior, "cpu")
+    network = LeNet(layout, posterior, "cpu")
     with pytest.raises(NotFiniteError, match=r"the loss is (nan|inf)"):
-        client_update(
+        update(
             network,
             vector,
             images,
             labels,
             settings(True, posterior, batch_size=99, local_epochs=1, learning_rate=1e-45),
-            ADDRESS,
         )
 
 
 def test_mean_loss_is_that_of_all_steps():
     """At learning rate 1e-30 the model stands still: three equal batches' losses average to the whole loss."""
     layout, posterior, vector, images, labels = make(False)
-    network = Network(layout, posterior, "cpu")
-    _, loss = client_update(
-        network, vector, images, labels, settings(False, posterior, batch_size=7, learning_rate=1e-30), ADDRESS
-    )
-    plain = LeNet(layout, posterior)
+    network = LeNet(layout, posterior, "cpu")
+    _, loss = update(network, vector, images, labels, settings(False, posterior, batch_size=7, learning_rate=1e-30))
+    plain = PlainLeNet(layout, posterior)
     plain.load_vector(layout, vector)
-    assert loss == pytest.approx(plain.loss(images.to(vector), labels, None, 0.0).item(), rel=1e-6)
+    assert loss == pytest.approx(plain.loss(images.to(vector) / 255, labels, None, 0.0).item(), rel=1e-6)
     assert loss == pytest.approx(math.log(3), rel=0.2)

@@ -5,13 +5,30 @@ import math
 import numpy as np
 import pytest
 import torch
-from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy, MulticlassCalibrationError
+from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy, MulticlassCalibrationError, MulticlassF1Score
 
-from bflp.engine import metrics
+from bflp.engine import clients
+from bflp.engine.evaluation import _reliability
+from bflp.engine.metrics.registry import METRICS
+from bflp.engine.predictions import CURVES, Predictions, entropy
 
 # Label 0 is right in the first, third and last row. Confidences: 1, 1, 0.5, 0.6, 0.75.
 PROBABILITIES = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.4, 0.6], [0.75, 0.25]])
 LABELS = np.array([0, 0, 0, 0, 0])
+
+
+def predictions(probabilities, labels, bins=10, log_variances=None, ood=None):
+    entropies = entropy(probabilities)
+    return Predictions(probabilities, labels, bins, log_variances, entropies, ood)
+
+
+def of(name, probabilities, labels, bins=10, **others):
+    """A metric by its name."""
+    return METRICS[name].function(predictions(probabilities, labels, bins, **others))
+
+
+def reliability(probabilities, labels, bins):
+    return {key: np.array(value) for key, value in _reliability(predictions(probabilities, labels, bins)).items()}
 
 
 def random_predictions(samples=3000, labels=10, seed=0):
@@ -35,58 +52,61 @@ def random_predictions(samples=3000, labels=10, seed=0):
 
 def test_accuracy_by_hand():
     # Of equal probabilities the first counts.
-    assert metrics.accuracy(PROBABILITIES, LABELS) == 60.0
-    assert metrics.accuracy(PROBABILITIES, 1 - LABELS) == 40.0
+    assert of("accuracy", PROBABILITIES, LABELS) == 60.0
+    assert of("accuracy", PROBABILITIES, 1 - LABELS) == 40.0
 
 
 def test_calibration_error_by_hand():
     # Two bins. (0, 0.5]: row 3, |1 - 0.5|. (0.5, 1]: rows 1, 2, 4, 5, |(1 - 1) + (0 - 1) + (0 - 0.6) + (1 - 0.75)|.
-    assert metrics.expected_calibration_error(PROBABILITIES, LABELS, 2) == pytest.approx(100 * (0.5 + 1.35) / 5)
+    assert of("ece", PROBABILITIES, LABELS, 2) == pytest.approx(100 * (0.5 + 1.35) / 5)
     # One bin: 3 are right, the confidences sum to 3.85.
-    assert metrics.expected_calibration_error(PROBABILITIES, LABELS, 1) == pytest.approx(100 * 0.85 / 5)
+    assert of("ece", PROBABILITIES, LABELS, 1) == pytest.approx(100 * 0.85 / 5)
     # Four bins: (0.25, 0.5]: 0.5, (0.5, 0.75]: |-0.6 + 0.25|, (0.75, 1]: |0 - 1|.
-    assert metrics.expected_calibration_error(PROBABILITIES, LABELS, 4) == pytest.approx(100 * (0.5 + 0.35 + 1) / 5)
+    assert of("ece", PROBABILITIES, LABELS, 4) == pytest.approx(100 * (0.5 + 0.35 + 1) / 5)
 
 
 def test_likelihood_by_hand():
     expected = -(math.log(1 + 1e-8) + math.log(1e-8) + math.log(0.5) + math.log(0.4) + math.log(0.75)) / 5
-    assert metrics.negative_log_likelihood(PROBABILITIES, LABELS) == pytest.approx(expected, rel=1e-7)
-    assert metrics.negative_log_likelihood(np.array([[0.0, 1.0]]), np.array([0])) == pytest.approx(8 * math.log(10))
-    assert metrics.negative_log_likelihood(np.array([[0.0, 1.0]]), np.array([1])) == pytest.approx(0, abs=1e-7)
+    assert of("nll", PROBABILITIES, LABELS) == pytest.approx(expected, rel=1e-7)
+    assert of("nll", np.array([[0.0, 1.0]]), np.array([0])) == pytest.approx(8 * math.log(10))
+    assert of("nll", np.array([[0.0, 1.0]]), np.array([1])) == pytest.approx(0, abs=1e-7)
 
 
 def test_certain_and_right_is_perfect_and_certain_and_wrong_is_worst():
     certain = np.eye(3, dtype=np.float32)
-    assert metrics.expected_calibration_error(certain, np.arange(3), 100) == 0
-    assert metrics.expected_calibration_error(certain, np.array([1, 2, 0]), 100) == 100
-    assert metrics.brier_score(certain, np.arange(3)) == 0
-    assert metrics.brier_score(certain, np.array([1, 2, 0])) == 2
+    assert of("ece", certain, np.arange(3), 100) == 0
+    assert of("ece", certain, np.array([1, 2, 0]), 100) == 100
+    assert of("brier", certain, np.arange(3)) == 0
+    assert of("brier", certain, np.array([1, 2, 0])) == 2
 
 
 @pytest.mark.parametrize("bins", [1, 2, 3, 10, 15, 98, 100])
 def test_a_confidence_on_a_boundary_belongs_to_the_bin_below(bins):
     boundaries = [k / bins for k in range(1, bins + 1) if 2 * k >= bins]  # two labels: at least 1/2
     for confidence in boundaries:
-        histogram = metrics.reliability(np.array([[confidence, 1 - confidence]]), np.array([0]), bins)
-        assert histogram.counts.nonzero()[0].tolist() == [round(confidence * bins) - 1]
+        histogram = reliability(np.array([[confidence, 1 - confidence]]), np.array([0]), bins)
+        assert histogram["counts"].nonzero()[0].tolist() == [round(confidence * bins) - 1]
         just_above = np.nextafter(confidence, 2)
         if just_above < 1:
-            histogram = metrics.reliability(np.array([[just_above, 1 - just_above]]), np.array([0]), bins)
-            assert histogram.counts.nonzero()[0].tolist() == [round(confidence * bins)]
+            histogram = reliability(np.array([[just_above, 1 - just_above]]), np.array([0]), bins)
+            assert histogram["counts"].nonzero()[0].tolist() == [round(confidence * bins)]
 
 
 def test_a_confidence_that_rounding_put_above_one():
-    histogram = metrics.reliability(np.array([[np.nextafter(np.float32(1), np.float32(2)), 0]]), np.array([0]), 100)
-    assert histogram.counts[99] == 1
+    histogram = reliability(np.array([[np.nextafter(np.float32(1), np.float32(2)), 0]]), np.array([0]), 100)
+    assert histogram["counts"][99] == 1
+
+
+def spread(log_variances):
+    return of("spread", PROBABILITIES, LABELS, log_variances=log_variances)
 
 
 def test_spread_by_hand():
     # Standard deviations 3 and 4.
-    assert metrics.spread(np.log(np.array([9.0, 16.0]))) == pytest.approx(5)
+    assert spread(np.log(np.array([9.0, 16.0]))) == pytest.approx(5)
     # As many weights at e^-8 as the network for 28x28 images has, in float32: no sum of float32 may be used.
-    assert metrics.spread(np.full(41_640, -8, dtype=np.float32)) == pytest.approx(
-        math.sqrt(41_640) * math.exp(-4), rel=1e-12
-    )
+    assert spread(np.full(41_640, -8, dtype=np.float32)) == pytest.approx(math.sqrt(41_640) * math.exp(-4), rel=1e-12)
+    assert spread(None) is None
 
 
 # Against torchmetrics
@@ -95,14 +115,14 @@ def test_spread_by_hand():
 @pytest.mark.parametrize("seed", range(3))
 def test_accuracy_and_calibration_error_against_torchmetrics(seed):
     probabilities, labels = random_predictions(seed=seed)
-    predictions, truth = torch.from_numpy(probabilities), torch.from_numpy(labels)
-    accuracy = MulticlassAccuracy(10, average="micro")(predictions, truth)
-    assert metrics.accuracy(probabilities, labels) == pytest.approx(100 * float(accuracy), rel=1e-6)
+    given, truth = torch.from_numpy(probabilities), torch.from_numpy(labels)
+    accuracy = MulticlassAccuracy(10, average="micro")(given, truth)
+    assert of("accuracy", probabilities, labels) == pytest.approx(100 * float(accuracy), rel=1e-6)
     for norm, found in (
-        ("l1", metrics.expected_calibration_error(probabilities, labels, 100)),
-        ("max", metrics.maximum_calibration_error(metrics.reliability(probabilities, labels, 100))),
+        ("l1", of("ece", probabilities, labels, 100)),
+        ("max", of("mce", probabilities, labels, 100)),
     ):
-        error = MulticlassCalibrationError(10, n_bins=100, norm=norm)(predictions, truth)
+        error = MulticlassCalibrationError(10, n_bins=100, norm=norm)(given, truth)
         assert found == pytest.approx(100 * float(error), rel=1e-5), norm
 
 
@@ -110,17 +130,28 @@ def test_likelihood_against_torch():
     probabilities, labels = random_predictions()
     logarithms = torch.from_numpy(probabilities.astype(np.float64) + 1e-8).log()
     expected = torch.nn.functional.nll_loss(logarithms, torch.from_numpy(labels))
-    assert metrics.negative_log_likelihood(probabilities, labels) == pytest.approx(float(expected), rel=1e-12)
+    assert of("nll", probabilities, labels) == pytest.approx(float(expected), rel=1e-12)
+
+
+def sharp(confidence):
+    """Two labels, the first with the given probability of at least 1/2: the surer, the smaller the entropy."""
+    return np.stack([confidence, 1 - confidence], axis=1)
+
+
+def auroc(inside, outside):
+    return of("ood_auroc", sharp(inside), np.zeros(len(inside), dtype=int), ood=sharp(outside))
 
 
 def test_auroc_against_torchmetrics_and_by_hand():
     generator = np.random.default_rng(1)
-    negatives, positives = generator.integers(0, 20, 300) / 20, generator.integers(5, 25, 200) / 25
-    scores = torch.from_numpy(np.concatenate([negatives, positives]))
+    inside, outside = 0.5 + generator.integers(5, 20, 300) / 40, 0.5 + generator.integers(0, 19, 200) / 40
+    # The score is the unsureness.
+    scores = torch.from_numpy(1 - np.concatenate([inside, outside]))
     truth = torch.cat([torch.zeros(300, dtype=torch.long), torch.ones(200, dtype=torch.long)])
-    assert metrics.auroc(negatives, positives) == pytest.approx(100 * float(BinaryAUROC()(scores, truth)), rel=1e-6)
-    # Of the pairs (1, 2), (1, 3), (3, 2), (3, 3) the first two are in order, the last is a tie.
-    assert metrics.auroc(np.array([1.0, 3.0]), np.array([2.0, 3.0])) == pytest.approx(62.5)
+    assert auroc(inside, outside) == pytest.approx(100 * float(BinaryAUROC()(scores, truth)), rel=1e-6)
+    # Of the pairs (inside, outside) two are in order, one is not, the last is a tie.
+    assert auroc(np.array([0.9, 0.7]), np.array([0.8, 0.7])) == pytest.approx(62.5)
+    assert of("ood_auroc", PROBABILITIES, LABELS) is None
 
 
 # Against their definitions
@@ -128,32 +159,34 @@ def test_auroc_against_torchmetrics_and_by_hand():
 
 def test_reliability_adds_up_to_the_calibration_error():
     probabilities, labels = random_predictions()
-    histogram = metrics.reliability(probabilities, labels, 15)
-    assert histogram.counts.sum() == len(labels)
-    assert 100 * histogram.correct.sum() / len(labels) == pytest.approx(metrics.accuracy(probabilities, labels))
+    histogram = reliability(probabilities, labels, 15)
+    assert histogram["counts"].sum() == len(labels)
+    assert 100 * histogram["correct"].sum() / len(labels) == pytest.approx(of("accuracy", probabilities, labels))
     total = sum(
         count / len(labels) * abs(correct / count - confidence / count)
-        for count, correct, confidence in zip(histogram.counts, histogram.correct, histogram.confidence, strict=True)
+        for count, correct, confidence in zip(
+            histogram["counts"], histogram["correct"], histogram["confidence"], strict=True
+        )
         if count
     )
-    assert metrics.expected_calibration_error(probabilities, labels, 15) == pytest.approx(100 * total)
+    assert of("ece", probabilities, labels, 15) == pytest.approx(100 * total)
 
 
 def test_maximum_calibration_error_by_hand():
     # Two bins: |1 - 0.5| / 1 and |1.35| / 4.
-    assert metrics.maximum_calibration_error(metrics.reliability(PROBABILITIES, LABELS, 2)) == pytest.approx(50)
+    assert of("mce", PROBABILITIES, LABELS, 2) == pytest.approx(50)
 
 
 def test_adaptive_calibration_error_by_hand():
     # By confidence: 0.5 right, 0.6 wrong, 0.75 right | 1 right, 1 wrong: |2 - 1.85| and |1 - 2|.
-    assert metrics.adaptive_calibration_error(PROBABILITIES, LABELS, 2) == pytest.approx(100 * (0.15 + 1) / 5)
+    assert of("ace", PROBABILITIES, LABELS, 2) == pytest.approx(100 * (0.15 + 1) / 5)
 
 
 def test_brier_score_and_entropy_by_hand():
     # 0, 2, 0.25 + 0.25, 0.36 + 0.36, 0.0625 + 0.0625
-    assert metrics.brier_score(PROBABILITIES, LABELS) == pytest.approx((2 + 0.5 + 0.72 + 0.125) / 5)
-    np.testing.assert_allclose(metrics.entropy(PROBABILITIES)[:3], [0, 0, math.log(2)])
-    assert metrics.entropy(np.full((1, 8), 0.125))[0] == pytest.approx(math.log(8))
+    assert of("brier", PROBABILITIES, LABELS) == pytest.approx((2 + 0.5 + 0.72 + 0.125) / 5)
+    np.testing.assert_allclose(entropy(PROBABILITIES)[:3], [0, 0, math.log(2)])
+    assert entropy(np.full((1, 8), 0.125))[0] == pytest.approx(math.log(8))
 
 
 def test_client_metrics_are_those_of_a_test_set_with_the_client_s_labels():
@@ -161,22 +194,67 @@ def test_client_metrics_are_those_of_a_test_set_with_the_client_s_labels():
     probabilities = random_predictions(samples=130, labels=3)[0][:120]
     labels = np.repeat([0, 1, 2], [40, 60, 20])
     client_counts = np.array([[5, 0, 1], [1, 1, 1], [0, 7, 0]])
-    found = metrics.client_metrics(probabilities, labels, 10, client_counts)
+    found = clients.client_metrics(predictions(probabilities, labels), client_counts)
     for client, counts in enumerate(client_counts):
         repeats = (counts * np.array([3, 2, 6]))[labels]  # 120 / 40, 120 / 60, 120 / 20
         repeated, truth = np.repeat(probabilities, repeats, axis=0), np.repeat(labels, repeats)
-        assert found.accuracy[client] == pytest.approx(metrics.accuracy(repeated, truth))
-        assert found.ece[client] == pytest.approx(metrics.expected_calibration_error(repeated, truth, 10))
-        assert found.nll[client] == pytest.approx(metrics.negative_log_likelihood(repeated, truth))
+        assert found["accuracy"][client] == pytest.approx(of("accuracy", repeated, truth))
+        assert found["ece"][client] == pytest.approx(of("ece", repeated, truth, 10))
+        assert found["nll"][client] == pytest.approx(of("nll", repeated, truth))
 
 
 def test_gini_and_worst_decile():
     values = np.array([3.0, 0.0, 1.0])
     mean_difference = np.abs(values[:, None] - values).mean()
-    assert metrics.gini(values) == pytest.approx(mean_difference / (2 * values.mean()))
-    assert metrics.gini(np.full(4, 2.5)) == 0
-    assert metrics.gini(np.zeros(4)) == 0
+    assert clients.gini(values) == pytest.approx(mean_difference / (2 * values.mean()))
+    assert clients.gini(np.full(4, 2.5)) == 0
+    assert clients.gini(np.zeros(4)) == 0
     twenty = np.random.default_rng(0).permutation(np.arange(20.0))
-    assert metrics.worst_decile(twenty, higher_is_better=True) == 0.5
-    assert metrics.worst_decile(twenty, higher_is_better=False) == 18.5
-    assert metrics.worst_decile(values, higher_is_better=True) == 0
+    assert clients.worst_decile(twenty, higher_is_better=True) == 0.5
+    assert clients.worst_decile(twenty, higher_is_better=False) == 18.5
+    assert clients.worst_decile(values, higher_is_better=True) == 0
+
+
+def test_macro_f1_against_torchmetrics():
+    probabilities, labels = random_predictions()
+    expected = MulticlassF1Score(10, average="macro")(torch.from_numpy(probabilities), torch.from_numpy(labels))
+    assert of("macro_f1", probabilities, labels) == pytest.approx(100 * float(expected), rel=1e-6)
+
+
+def test_mutual_information_is_what_the_samples_disagree_about():
+    """Two Monte Carlo samples that are sure of different labels: the mean knows nothing, each of them all."""
+    mean = np.array([[0.5, 0.5]])
+    sampled = Predictions(mean, np.array([0]), 10, None, np.array([0.0]))
+    values = {name: METRICS[name].function(sampled) for name in ("entropy", "expected_entropy", "mutual_information")}
+    assert values == pytest.approx({"entropy": math.log(2), "expected_entropy": 0, "mutual_information": math.log(2)})
+
+
+def test_equal_confidences_count_as_their_mean():
+    """A constant prediction, right for half of the samples, wrong for the other half, sorted by that."""
+    probabilities, labels = np.tile([0.68, 0.32], (1000, 1)), np.repeat([0, 1], 500)
+    assert of("ace", probabilities, labels, 20) == pytest.approx(18.0)
+    assert of("ace", probabilities[:7], labels[497:504], 3) == pytest.approx(100 * abs(3 / 7 - 0.68))
+
+
+@pytest.mark.parametrize("name", [name for name in METRICS if METRICS[name].function is not None])
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_order_of_the_test_set_changes_no_metric(name, tied):
+    probabilities, labels = random_predictions(samples=400, labels=4)
+    if tied:
+        probabilities = np.round(probabilities.astype(np.float64), 1)
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+    order = np.argsort(labels, kind="stable")
+    others = {"log_variances": np.array([-1.0, -2.0]), "ood": probabilities[::-2]}
+    expected = of(name, probabilities, labels, 15, **others)
+    assert expected is not None
+    assert of(name, probabilities[order], labels[order], 15, **others) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_registry_names_every_file_and_knows_the_curves():
+    assert list(METRICS)[:4] == list(CURVES)
+    assert {"accuracy", "clients_accuracy_gini", "clients_ece_worst_decile", "macro_f1"} <= set(METRICS)
+    assert METRICS["accuracy"].title == "Accuracy (%)"
+    assert METRICS["clients_accuracy_worst_decile"].title == "Worst decile accuracy (%)"
+    assert (METRICS["clients_nll_gini"].title, METRICS["clients_nll_gini"].higher_is_better) == ("Gini of NLL", False)
+    with pytest.raises(KeyError):
+        METRICS["nothing"]

@@ -1,17 +1,18 @@
 """Which clients train, what they weigh, and how their vectors become one."""
 
-import dataclasses
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from bflp.engine.client import NotFiniteError
+from bflp.engine.errors import NotFiniteError
 from bflp.engine.server import Aggregator, aggregation_weights, select_clients
 from bflp.errors import UserError
-from bflp.networks.layout import Layout
+from bflp.networks.lenet import LeNetLayout
+from bflp.runtime.rule import CheckedRule
 
 RULES = ("EAA", "GAA", "AALV", "PPA", "CF")
 SIZES = np.array([10, 30, 60])
@@ -25,22 +26,35 @@ SIZES = np.array([10, 30, 60])
     [(10, 1.0, 10), (100, 0.1, 10), (100, 0.25, 25), (10, 0.01, 1), (3, 1e-9, 1), (7, 0.5, 4), (1, 0.3, 1)],
 )
 def test_number_of_selected_clients(clients, fraction, count):
+    settings = SimpleNamespace(seed=0, fraction=fraction)
     for round_ in range(1, 6):
-        selected = select_clients(0, round_, clients, fraction)
+        selected = select_clients(settings, round_, np.ones(clients, dtype=int))
         assert len(selected) == len(set(selected)) == count
         assert selected == sorted(selected)
         assert set(selected) <= set(range(clients))
         assert all(type(client) is int for client in selected)
 
 
+def selected(seed, round_, clients, fraction):
+    return select_clients(SimpleNamespace(seed=seed, fraction=fraction), round_, np.ones(clients, dtype=int))
+
+
 def test_selection_depends_on_seed_and_round_only():
-    assert select_clients(3, 7, 100, 0.1) == select_clients(3, 7, 100, 0.1)
-    assert len({tuple(select_clients(seed, round_, 100, 0.1)) for seed in range(5) for round_ in range(20)}) == 100
+    assert selected(3, 7, 100, 0.1) == selected(3, 7, 100, 0.1)
+    assert len({tuple(selected(seed, round_, 100, 0.1)) for seed in range(5) for round_ in range(20)}) == 100
 
 
 def test_every_client_is_drawn_alike():
-    counts = Counter(client for round_ in range(2000) for client in select_clients(1, round_, 20, 0.1))
+    counts = Counter(client for round_ in range(2000) for client in selected(1, round_, 20, 0.1))
     assert stats.chisquare([counts[client] for client in range(20)]).pvalue > 0.01
+
+
+def test_clients_without_data_are_never_drawn():
+    """Half of those with data, though half of all would be three."""
+    sizes = np.array([5, 0, 9, 0, 7, 1])
+    drawn = [select_clients(SimpleNamespace(seed=0, fraction=0.5), round_, sizes) for round_ in range(200)]
+    assert {len(clients) for clients in drawn} == {2}
+    assert {client for clients in drawn for client in clients} == {0, 2, 4, 5}
 
 
 # What they weigh
@@ -55,10 +69,20 @@ def test_aggregation_weights():
 # How their vectors become one
 
 
+class Combining:
+    """With the network's layout for the tiny data set; the previous model is all zeros."""
+
+    def __init__(self, settings, file=None):
+        self.layout = LeNetLayout((1, 16, 16), 3, settings.posterior is not None)
+        rule = CheckedRule(settings, file) if settings.posterior else None
+        self.aggregator = Aggregator(settings, self.layout, rule)
+
+    def combine(self, vectors, sizes, round_):
+        return self.aggregator.combine(vectors, sizes, round_, torch.zeros(self.layout.size))
+
+
 def aggregator(tiny, model, rule=None, **overrides):
-    """With the network's layout for the tiny data set."""
-    job = tiny.job(model, rule, **overrides)
-    return Aggregator(job, Layout((1, 16, 16), 3, job.variational))
+    return Combining(tiny.settings(model, rule, **overrides))
 
 
 def vectors_of(layout, deterministic, means=(0, 0, 0), log_variances=(0, 0, 0)):
@@ -120,7 +144,7 @@ def test_posteriors_follow_the_rule_with_the_model_s_weights(tiny, model, rule, 
 
 
 def test_settings_reach_the_rule(tiny):
-    vectors = vectors_of(Layout((1, 16, 16), 3, True), [0, 0, 0], log_variances=[-8, -8, -8])
+    vectors = vectors_of(LeNetLayout((1, 16, 16), 3, True), [0, 0, 0], log_variances=[-8, -8, -8])
     combine = aggregator(tiny, "FVBA", "EAA", aggregation="reference")
     result = combine.combine(vectors, SIZES, 1)
     assert unique(result, combine.layout.log_variances) == pytest.approx(-8 + np.log(5 / 3), rel=1e-6)
@@ -130,7 +154,7 @@ def test_settings_reach_the_rule(tiny):
     # A population of 10^9 hardly varies, one of 10 does.
     scatter = []
     for population in (10**9, 10):
-        combine = aggregator(tiny, "FVBA", "PPA", posterior={"ppa_population": population})
+        combine = aggregator(tiny, "FVBA", "PPA", aggregators={"PPA": {"population": population}})
         scatter.append(float(combine.combine(vectors, SIZES, 1)[combine.layout.log_variances].std()))
     assert scatter[0] < 1e-3
     assert scatter[1] > 0.1
@@ -164,8 +188,7 @@ def with_rule(tiny, text, **overrides):
     file.write_text(
         f"import numpy as np\ndef aggregate(means, log_variances, weights, settings, generator):\n    {text}\n"
     )
-    job = dataclasses.replace(tiny.job("FVBA", "EAA", **overrides), aggregator_file=str(file))
-    return Aggregator(job, Layout((1, 16, 16), 3, True))
+    return Combining(tiny.settings("FVBA", "EAA", **overrides), file)
 
 
 @pytest.mark.parametrize(("enforce", "expected"), [("project", (-8, 8)), ("clamp", (-20, 20))])
@@ -210,8 +233,8 @@ def test_a_rule_that_raises(tiny):
 
 
 def test_a_population_that_is_too_small(tiny):
-    combine = aggregator(tiny, "FVBA", "PPA", aggregation="reference", posterior={"ppa_population": 3})
+    combine = aggregator(tiny, "FVBA", "PPA", aggregation="reference", aggregators={"PPA": {"population": 3}})
     combine.combine(vectors_of(combine.layout, [0, 0, 0]), SIZES, 1)  # one sample of each client
-    combine = aggregator(tiny, "FVBA", "PPA", aggregation="reference", posterior={"ppa_population": 2})
+    combine = aggregator(tiny, "FVBA", "PPA", aggregation="reference", aggregators={"PPA": {"population": 2}})
     with pytest.raises(UserError, match=r"population of 2 leaves 0 samples for 3 clients"):
         combine.combine(vectors_of(combine.layout, [0, 0, 0]), SIZES, 1)

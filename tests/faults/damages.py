@@ -10,11 +10,14 @@ import shutil
 import signal
 import tempfile
 import zipfile
+from functools import partial
 from pathlib import Path
 
 from file_operations import at_change
-from laboratory import Laboratory, Tally, newest
-from small_cell import SmallCell, forked, run_main
+from laboratory import Laboratory, Tally
+from small_cell import SmallCell, forked, forked_main
+
+from bflp.grid.plan import Plan
 
 
 def damaged(content: bytes, generator: random.Random) -> tuple[str, bytes]:
@@ -40,58 +43,62 @@ def damaged(content: bytes, generator: random.Random) -> tuple[str, bytes]:
 
 
 def damaged_inputs(lab: Laboratory, count: int) -> Tally:
-    """Checkpoints, partition, data and its summary, truncated or with a bit flipped: noticed or harmless."""
-    tally = Tally("checkpoint, partition, prepared data or summary damaged before training")
-    cell = lab.cell
-    with tempfile.TemporaryDirectory(dir=lab.folder) as kept:
-        end = cell.train(lambda: at_change(lab.folder, 45, lambda _: os.kill(os.getpid(), signal.SIGKILL)))
-        assert end.code == -signal.SIGKILL and newest(cell) > 1, end
-        shutil.copytree(cell.checkpoints, Path(kept, "checkpoints"))
-        noticed = 0
+    """Partition, data and summary, and what an ended run left, truncated or with a bit flipped: noticed or harmless.
+
+    Left are checkpoint, progress and lock of a run that was killed; of one that is done also what is kept of it.
+    """
+    tally = Tally("partition, data, summary, checkpoint, progress, lock, kept files damaged before training")
+    cell, noticed = lab.cell, 0
+    with tempfile.TemporaryDirectory(dir=lab.folder) as folder:
+        killed, done = Path(folder, "killed"), Path(folder, "done")
+        end = cell.train(lambda: at_change(lab.folder, 30, lambda _: os.kill(os.getpid(), signal.SIGKILL)))
+        assert end.code == -signal.SIGKILL and cell.checkpoint_round() > 1, end
+        shutil.copytree(cell.plan.results, killed)
+        end = cell.train()
+        assert end.code == 0, end.text
+        # Snakemake deletes these before it runs a job again.
+        cell.result.unlink()
+        cell.model.unlink()
+        shutil.copytree(cell.plan.results, done)
+        kept = sorted(cell.kept.iterdir())
+        inputs = [cell.partition, cell.data, cell.data.with_suffix(".json")]
+        targets = [(killed, path) for path in (*inputs, *kept[:1], cell.progress, cell.lock)]
+        targets += [(done, path) for path in (*kept, cell.evaluation)]
         for number in range(count):
-            shutil.rmtree(cell.checkpoints, ignore_errors=True)
-            shutil.copytree(Path(kept, "checkpoints"), cell.checkpoints)
-            targets = [
-                max(cell.checkpoints.glob("round*")),
-                cell.partition,
-                cell.data,
-                cell.data.with_suffix(".json"),
-            ]
-            path = targets[number % len(targets)]
+            state, path = targets[number % len(targets)]
+            shutil.rmtree(cell.plan.results)
+            shutil.copytree(state, cell.plan.results)
             whole = path.read_bytes()
             how, content = damaged(whole, lab.random)
             path.write_bytes(content)
             end = cell.train()
-            what = f"{path.name} {how}"
+            what = f"{path.name} of a cell that was {state.name}, {how}"
             if end.code == 0:
+                if path in (cell.evaluation, cell.kept / f"{cell.identity()}.evaluation.json"):
+                    end = forked_main("evaluate", cell.settings_arguments())
                 tally.check(cell.outcome() == lab.expected, f"{what}: another result, {end.text}")
-                noticed += "is damaged" in end.text
+                noticed += "is damaged" in end.text or (state is done and "put back" not in end.text)
             else:
                 tally.check(end.one_clear_error and not cell.result.exists(), f"{what}: {end}")
                 noticed += 1
-            cell.clear()
-            if path.parent != cell.checkpoints:
-                path.write_bytes(whole)
-        shutil.rmtree(cell.checkpoints, ignore_errors=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(whole)
+    cell.clear()
     tally.notes.append(f"{noticed} noticed, the others harmless")
     return tally
 
 
 def damaged_results(lab: Laboratory, count: int) -> Tally:
-    """Result, model, partition, data and results.csv, damaged afterwards: `verify` notices, or nothing is changed."""
-    tally = Tally("result, model, partition, data, results.csv damaged before verify and merge")
+    """What there is of a finished grid, damaged afterwards: `verify` notices, or nothing is changed."""
+    tally = Tally("result, evaluation, model, partition, data, results.csv damaged before verify and merge")
     cell = lab.cell
     end = cell.train()
     assert end.code == 0, end.text
-    assert forked(lambda: run_main("merge", cell.merge_arguments())).code == 0
+    assert forked_main("merge", cell.settings_arguments()).code == 0
     report, noticed = lab.folder / "report.json", 0
     while tally.tried < count:
-        seed = lab.random.random()
-
-        def body(seed: float = seed) -> None:
-            report.write_text(json.dumps(_damage_and_verify(cell, min(count, 490), random.Random(seed))))
-
-        end = forked(body)
+        generator = random.Random(lab.random.random())
+        end = forked(partial(_damage_and_verify, cell, min(count, 490), generator, report))
         assert end.code == 0, end.text
         found = json.loads(report.read_text())
         tally.tried += found["tried"]
@@ -102,23 +109,20 @@ def damaged_results(lab: Laboratory, count: int) -> Tally:
     return tally
 
 
-def _damage_and_verify(cell: SmallCell, count: int, generator: random.Random) -> dict[str, object]:
+def _damage_and_verify(cell: SmallCell, count: int, generator: random.Random, report_file: Path) -> None:
     from bflp.errors import DataError
     from bflp.provenance.verify import verify
-    from bflp.results.frame import collect
 
-    merged = cell.plan.results / "results.csv"
     targets = [
-        cell.result,
-        cell.model,
+        *cell.made,
         cell.partition,
         cell.partition.with_suffix(".csv"),
         cell.data,
         cell.data.with_suffix(".json"),
-        merged,
+        cell.plan.paths.merged,
     ]
     assert not verify(cell.plan).wrong, verify(cell.plan)
-    truth = collect(cell.plan)[0].to_csv(index=False)
+    truth = _merged(cell.plan)
     tried, noticed, lost = 0, 0, []
     for number in range(count):
         path = targets[number % len(targets)]
@@ -132,15 +136,24 @@ def _damage_and_verify(cell: SmallCell, count: int, generator: random.Random) ->
                 noticed += 1
             elif _means(path, content) != _means(path, whole):
                 lost.append(f"{path.name} {how}: verify did not notice")
-            frame, stale = collect(cell.plan)
-            if not stale and frame.to_csv(index=False) != truth:
+            if _merged(cell.plan) != truth:
                 lost.append(f"{path.name} {how}: merge did not notice")
         except DataError:
             pass
         except Exception as error:
             lost.append(f"{path.name} {how}: {type(error).__name__}: {error}")
         path.write_bytes(whole)
-    return {"tried": tried, "noticed": noticed, "lost": lost}
+    report_file.write_text(json.dumps({"tried": tried, "noticed": noticed, "lost": lost}))
+
+
+def _merged(plan: Plan) -> str:
+    """What merging writes. Raises DataError."""
+    from bflp.provenance.state import refuse_unfit, states
+    from bflp.results.frame import frame
+
+    found = states(plan)
+    refuse_unfit(found)
+    return frame((item.cell, item.result, item.evaluation) for item in found if item.result).to_csv(index=False)
 
 
 def _means(path: Path, content: bytes) -> object:

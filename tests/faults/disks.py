@@ -7,10 +7,11 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from laboratory import Laboratory, Tally
-from small_cell import SmallCell, forked, run_main
+from small_cell import SmallCell, forked, forked_main, run_main
 
 
 @contextlib.contextmanager
@@ -48,11 +49,11 @@ def full_disk(lab: Laboratory, count: int) -> Tally:
             for path in (cell.folder / "data", cell.folder / "results"):
                 shutil.rmtree(path, ignore_errors=True)
             for before in list(steps)[: list(steps).index(step)]:
-                assert forked(lambda b=before: run_main(b, steps[b])).code == 0
+                assert forked_main(before, steps[before]).code == 0
             free = lab.random.randrange(0, space[step]) * 1024
             filler = disk / "filler"
             _fill(filler, disk, free)
-            end = forked(lambda s=step: run_main(s, steps[s]))
+            end = forked_main(step, steps[step])
             what = f"{step} with {free // 1024} kB left"
             if end.code != 0 and (not end.one_clear_error or "No space left" not in end.text or cell.leftovers()):
                 tally.check(False, f"{what}: {end}, left {cell.leftovers()}")
@@ -60,9 +61,9 @@ def full_disk(lab: Laboratory, count: int) -> Tally:
                 continue
             filler.unlink()
             if end.code != 0:
-                end = forked(lambda s=step: run_main(s, steps[s]))
+                end = forked_main(step, steps[step])
             for after in list(steps)[list(steps).index(step) + 1 :]:
-                end = forked(lambda a=after: run_main(a, steps[a])) if end.code == 0 else end
+                end = forked_main(after, steps[after]) if end.code == 0 else end
             # Another folder, other settings: the metrics and the model must be the same all the same.
             right = end.code == 0 and cell.outcome() == lab.expected
             tally.check(right, f"{what}: with space again {end}")
@@ -94,21 +95,21 @@ def no_permission(lab: Laboratory) -> Tally:
         for step, arguments in steps.items():
             before = sorted(cell.folder.rglob("*"))
             subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
-            end = forked(lambda s=step, a=arguments: run_main(s, a))
+            end = forked_main(step, arguments)
             subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
             right = end.one_clear_error and "Read-only file system" in end.text
             tally.check(right and sorted(cell.folder.rglob("*")) == before, f"{step}, read-only: {end}")
-            end = forked(lambda s=step, a=arguments: _as_nobody(s, a))
+            end = forked(partial(_as_nobody, step, arguments))
             right = end.one_clear_error and "Permission denied" in end.text
             tally.check(right and sorted(cell.folder.rglob("*")) == before, f"{step} as nobody: {end}")
-            assert forked(lambda s=step, a=arguments: run_main(s, a)).code == 0
+            assert forked_main(step, arguments).code == 0
         tally.check(cell.outcome() == lab.expected, "another result in the end")
         # Inputs that can not be read are not damaged.
         cell.clear()
         for path in (cell.data, cell.partition):
             path.chmod(0o600)
             (cell.folder / "results").chmod(0o777)
-            end = forked(lambda: _as_nobody("train", steps["train"]))
+            end = forked(partial(_as_nobody, "train", steps["train"]))
             tally.check(end.one_clear_error and "Permission denied" in end.text, f"unreadable {path}: {end}")
             path.chmod(0o644)
     return tally

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 # Python's audit events of what changes files; opening counts where it is for writing.
-CHANGES = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir")
+CHANGES = ("open", "os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir")
 
 
 def at_change(folder: Path, number: int, action: Callable[[str], None], again: bool = False) -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import shutil
 import signal
 from collections.abc import Iterator
+from functools import partial
 
 from file_operations import at_change, count_changes
 from laboratory import Laboratory, Tally, after_signal
-from small_cell import forked, run_main
+from small_cell import forked, forked_main, run_main
+
+from bflp.results import merged
+
+# File operations at the end of training: of model, result, evaluation, progress, and links in `kept`.
+LAST = 30
 
 
 def kills(lab: Laboratory, count: int) -> Tally:
@@ -40,11 +45,11 @@ def kills(lab: Laboratory, count: int) -> Tally:
 
 
 def kills_at_changes(lab: Laboratory, short: bool) -> Tally:
-    """Killed before and in each file operation: in checkpoints, between model and JSON, in cleaning up."""
+    """Killed before and in each file operation: in checkpoints, between model and result, while they are kept."""
     tally = Tally("training killed before a file operation, or in the midst of writing")
     for number in _numbers(lab, short):
         for size in (-1, lab.random.randrange(0, 3000)):
-            end = lab.cell.train(lambda n=number, s=size: at_change(lab.folder, n, lambda _: _die(s)))
+            end = lab.cell.train(partial(at_change, lab.folder, number, partial(_die, size)))
             # A quicker run writes its progress less often and may end before this operation; and after the last file is
             # written, nothing is in the midst of it.
             if end.code == 0:
@@ -56,7 +61,7 @@ def kills_at_changes(lab: Laboratory, short: bool) -> Tally:
     return tally
 
 
-def _die(size: int) -> None:
+def _die(size: int, path: str) -> None:
     """Die at once, or (size >= 0) when a file gets longer than that."""
     if size < 0:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -69,7 +74,7 @@ def signals_at_changes(lab: Laboratory, short: bool) -> Tally:
     tally = Tally("SIGTERM or Ctrl-C at a file operation of training")
     for number in _numbers(lab, short):
         which = (signal.SIGTERM, signal.SIGINT)[number % 2]
-        end = lab.cell.train(lambda n=number, w=which: at_change(lab.folder, n, lambda _: os.kill(os.getpid(), w)))
+        end = lab.cell.train(partial(at_change, lab.folder, number, partial(_strike, which.name)))
         after_signal(lab, tally, end, which, f"{which.name} at file operation {number}")
     return tally
 
@@ -78,12 +83,12 @@ def signals(lab: Laboratory, count: int) -> Tally:
     """SIGTERM or Ctrl-C at random moments."""
     tally = Tally("SIGTERM or Ctrl-C at a random moment of training")
     # The only checkpoints are those that are saved because of the signal.
-    pace, lab.cell.pace = lab.cell.pace, '{"rounds": 1, "seconds": 3600}'
+    lab.cell.checkpoint_seconds = 3600.0
     for number in range(count):
         which = (signal.SIGTERM, signal.SIGINT)[number % 2]
         end = lab.cell.train(kill_after=lab.moment(), number=which)
         after_signal(lab, tally, end, which, which.name)
-    lab.cell.pace = pace
+    lab.cell.checkpoint_seconds = 0.0
     return tally
 
 
@@ -93,17 +98,13 @@ def failing_changes(lab: Laboratory, short: bool) -> Tally:
     codes = (errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EIO)
     for index, number in enumerate(_numbers(lab, short)):
         code = codes[(index + lab.random.randrange(4)) % 4]
-
-        def fail(path: str, code: int = code) -> None:
-            raise OSError(code, os.strerror(code), path)
-
-        end = lab.cell.train(lambda n=number, f=fail, c=code: at_change(lab.folder, n, f, again=c != errno.EIO))
-        what = f"{errno.errorcode[code]} from file operation {number}"
-        # What fails while old checkpoints are removed is not worth failing for.
+        name = errno.errorcode[code]
+        end = lab.cell.train(partial(at_change, lab.folder, number, partial(_strike, name), again=code != errno.EIO))
+        what = f"{name} from file operation {number}"
+        # Failing to write how far it is, or to link where it can copy, is not worth failing for.
         if end.code == 0 and lab.cell.outcome() == lab.expected:
             tally.tried += 1
             lab.cell.clear()
-            shutil.rmtree(lab.cell.checkpoints, ignore_errors=True)
         elif not end.one_clear_error:
             tally.check(False, f"{what}: ended with {end.code}: {end.text}")
             lab.cell.clear()
@@ -113,26 +114,27 @@ def failing_changes(lab: Laboratory, short: bool) -> Tally:
 
 
 def preparation_at_changes(lab: Laboratory, step: int) -> Tally:
-    """The programs that make data, partition and results.csv: killed, ended or failing at each file operation."""
-    tally = Tally("prepare, partition, merge: killed, SIGTERM, ENOSPC at a file operation")
-    cell = lab.cell
+    """The programs that make all but the training: killed, ended or failing at each file operation."""
+    tally = Tally("prepare, partition, evaluate, merge: killed, SIGTERM, ENOSPC at a file operation")
+    cell, paths = lab.cell, lab.cell.plan.paths
     end = cell.train()
     assert end.code == 0, end.text
     programs = {
-        "prepare": (cell.prepare_arguments(), [cell.data, cell.data.with_suffix(".json")]),
+        "prepare": (cell.prepare_arguments(), [cell.data, cell.data.with_suffix(".json"), paths.made("tiny")]),
         "partition": (cell.partition_arguments(), [cell.partition, cell.partition.with_suffix(".csv")]),
-        "merge": (cell.merge_arguments(), [cell.plan.results / "results.csv"]),
+        "evaluate": (cell.settings_arguments(), [cell.evaluation, paths.evaluated(*cell.cell.block)]),
+        "merge": (cell.settings_arguments(), [paths.merged, merged.record(cell.plan)]),
     }
     for script, (arguments, outputs) in programs.items():
-        assert forked(lambda s=script, a=arguments: run_main(s, a)).code == 0
+        assert forked_main(script, arguments).code == 0
         whole = {path: path.read_bytes() for path in outputs}
         for how in ("SIGKILL", "SIGTERM", "ENOSPC"):
             for number in range(1, 100, step):
                 for path in outputs:
-                    path.unlink()
+                    path.unlink(missing_ok=True)
 
                 def body(s: str = script, a: list[str] = arguments, n: int = number, h: str = how) -> None:
-                    at_change(cell.folder, n, lambda name: _strike(h, name), again=h == "ENOSPC")
+                    at_change(cell.folder, n, partial(_strike, h), again=h == "ENOSPC")
                     run_main(s, a)
 
                 end = forked(body)
@@ -142,7 +144,7 @@ def preparation_at_changes(lab: Laboratory, step: int) -> Tally:
                 right = right and "Traceback" not in end.text
                 right = right and all(not p.exists() or p.read_bytes() == whole[p] for p in outputs)
                 right = right and (how != "SIGTERM" or not cell.leftovers())
-                end_again = forked(lambda s=script, a=arguments: run_main(s, a))
+                end_again = forked_main(script, arguments)
                 right = right and end_again.code == 0 and all(p.read_bytes() == whole[p] for p in outputs)
                 tally.check(
                     right, f"{script}, {how} at file operation {number}: {end.code} {end.text} {end_again.text}"
@@ -156,20 +158,22 @@ def preparation_at_changes(lab: Laboratory, step: int) -> Tally:
 
 
 def _strike(how: str, path: str) -> None:
-    if how == "ENOSPC":
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+    """A signal, or an error of the file system, by name."""
+    if how.startswith("E"):
+        code: int = getattr(errno, how)
+        raise OSError(code, os.strerror(code), path)
     os.kill(os.getpid(), getattr(signal, how))
 
 
 def _numbers(lab: Laboratory, short: bool) -> Iterator[int]:
-    """The numbers of all file operations of an uninterrupted run; short: some of them.
-
-    Removing the checkpoints takes the last ten; the model and the JSON are written before.
-    """
+    """The numbers of all file operations of an uninterrupted run; short: some, of the LAST more."""
     report = lab.folder / "count"
     end = lab.cell.train(lambda: count_changes(lab.cell.folder, report))
     assert end.code == 0, end.text
     count = int(report.read_text())
     lab.cell.clear()
-    some = {*range(1 + lab.random.randrange(16), count + 1, 16), *range(count - 19, count - 9), count}
+    some = {
+        *range(1 + lab.random.randrange(16), count + 1, 16),
+        *range(count - LAST + lab.random.randrange(3), count + 1, 3),
+    }
     yield from sorted(some) if short else range(1, count + 1)

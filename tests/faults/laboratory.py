@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
-import shutil
 import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from small_cell import ROUNDS, End, SmallCell
+from small_cell import ROUNDS, End, SmallCell, forked_main, same
 
 
 @dataclass
@@ -47,33 +47,50 @@ class Laboratory:
         return self.random.triangular(0.0, self.seconds, 0.8 * self.seconds)
 
     def finish(self, tally: Tally, what: str, resumed: int | None = None) -> None:
-        """Run the cell to its end: its outcome must be that of the uninterrupted run.
+        """Run the cell to its end: its outcome must be that of the uninterrupted run, and all of it must be kept.
 
         resumed: the round that it must go on from.
         """
         problem = self._half_written()
-        end = self.cell.train()
-        if problem:
-            pass
-        elif end.code != 0:
-            problem = f"ended with {end.code}: {end.text}"
-        elif self.cell.outcome() != self.expected:
-            problem = "gave another result"
-        elif resumed is not None and self.cell.environment()["resumed_at"][-1:] != [resumed]:
+        end = self.train_as_the_workflow()
+        problem = problem or self._otherwise(end)
+        if not problem and resumed is not None and self.cell.environment()["resumed_at"][-1:] != [resumed]:
             problem = f"went on from {self.cell.environment()['resumed_at']}, not from round {resumed}"
-        elif self.cell.checkpoints.exists() or self.cell.leftovers():
-            problem = f"left {[*self.cell.folder.rglob('round*'), *self.cell.leftovers()]}"
+        if not problem and self.cell.leftovers():
+            problem = f"left {self.cell.leftovers()}"
+        if not problem:
+            problem = self._not_kept()
         tally.check(not problem, f"{what}: run again, it {problem}")
         self.cell.clear()
-        shutil.rmtree(self.cell.checkpoints, ignore_errors=True)
+
+    def train_as_the_workflow(self) -> End:
+        """Train the cell; an evaluation that is missing then is made by a job of its own."""
+        end = self.cell.train()
+        if end.code == 0 and not self.cell.evaluation.exists():
+            later = forked_main("evaluate", self.cell.settings_arguments())
+            end = End(later.code, end.text + later.text, end.seconds + later.seconds)
+        return end
+
+    def _otherwise(self, end: End) -> str:
+        if end.code != 0:
+            return f"ended with {end.code}: {end.text}"
+        return "" if self.cell.outcome() == self.expected else "gave another result"
+
+    def _not_kept(self) -> str:
+        """What is wrong with what is kept of a finished cell: Snakemake deletes outputs before it runs a job again."""
+        for path in self.cell.made:
+            path.unlink()
+        end = self.train_as_the_workflow()
+        if "put back what was trained before" not in end.text:
+            return f"was not put back: {end.text}"
+        return self._otherwise(end)
 
     def _half_written(self) -> str:
-        """What is wrong with a result and a model that are there although the cell was not finished."""
+        """What is wrong with files that are there although the cell was not finished."""
         try:
-            if self.cell.result.exists() and self.cell.outcome() != self.expected:
-                return "had left another result"
-            if self.cell.model.exists() and self.cell.model.read_bytes() != self.expected[1]:
-                return "had left another model"
+            for path, expected in zip(self.cell.made, self.expected, strict=True):
+                if path.exists() and same(path) != expected:
+                    return f"had left another {path}"
         except (ValueError, OSError) as error:
             return f"had left half a result ({error})"
         return ""
@@ -89,12 +106,8 @@ def after_signal(lab: Laboratory, tally: Tally, end: End, which: signal.Signals,
     elif end.code not in (128 + which, -which) or "Traceback" in end.text or lab.cell.result.exists():
         tally.check(False, f"{what}: ended with {end.code}: {end.text}")
         lab.cell.clear()
+    elif said and (state := json.loads(lab.cell.progress.read_text())["state"]) != "interrupted":
+        tally.check(False, f"{what}: its progress says {state}")
+        lab.cell.clear()
     else:
         lab.finish(tally, what, int(said[2]) if said and int(said[2]) else None)
-
-
-def newest(cell: SmallCell) -> int:
-    """The round of the newest checkpoint; 0: none."""
-    return max(
-        (int(path.stem.removeprefix("round")) for path in cell.checkpoints.glob("round*.safetensors")), default=0
-    )

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
 from collections.abc import Callable
 
 import psutil
-from laboratory import Laboratory, Tally, after_signal, newest
+from laboratory import Laboratory, Tally, after_signal
 from small_cell import End, SmallCell
 
 # An ended program may leave processes for this long.
@@ -39,6 +38,14 @@ class Program:
         members = self.members()
         return [pid for pid, parent in sorted(members.items()) if members.get(parent) == self.process.pid]
 
+    def reached(self, cell: SmallCell, round_: int) -> bool:
+        """Wait until the cell has a checkpoint of that round."""
+        return self.wait_for(lambda: cell.checkpoint_round() >= round_)
+
+    def has_workers(self, count: int) -> bool:
+        """Wait until so many workers are there."""
+        return self.wait_for(lambda: len(self.workers()) == count)
+
     def wait_for(self, condition: Callable[[], bool], seconds: float = 120.0) -> bool:
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.process.poll() is None:
@@ -55,7 +62,8 @@ class Program:
         except subprocess.TimeoutExpired:
             text = "it hung"
         seconds = time.monotonic() - start
-        return End(self.process.poll() if self.process.poll() is not None else 999, text, seconds), seconds
+        code = self.process.poll()
+        return End(999 if code is None else code, text, seconds), seconds
 
     def survivors(self) -> list[str]:
         """Processes that are still there seconds after the end; they are killed then."""
@@ -86,7 +94,7 @@ def program_kills(lab: Laboratory, count: int) -> Tally:
         which, whom = ways[number % len(ways)]
         program = Program(lab.cell, 2)
         rounds = lab.random.randrange(0, rounds_in_all - 10)
-        program.wait_for(lambda r=rounds: newest(lab.cell) >= r)
+        program.reached(lab.cell, rounds)
         time.sleep(lab.random.uniform(0.0, 0.2))
         with contextlib.suppress(ProcessLookupError):
             if whom == "the others":
@@ -126,7 +134,7 @@ def worker_kills(lab: Laboratory, count: int) -> Tally:
     for number in range(count):
         way = ways[number % len(ways)]
         program = Program(slow, 2)
-        if not program.wait_for(lambda p=program: len(p.workers()) == 2):
+        if not program.has_workers(2):
             tally.check(False, f"no workers: {program.end()}")
             continue
         time.sleep(3.0)
@@ -140,6 +148,6 @@ def worker_kills(lab: Laboratory, count: int) -> Tally:
         named = re.search(r"error: the worker process \d+ .*working on round 1, client \d", end.text)
         right = end.one_clear_error and bool(named) and cause in end.text and not left and seconds < 20
         tally.check(right, f"{way}: {end}, left {left}")
-        shutil.rmtree(slow.checkpoints, ignore_errors=True)
+        slow.clear()
     tally.notes.append(f"the slowest end took {slowest:.1f} s")
     return tally

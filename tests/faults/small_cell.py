@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,10 +20,14 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 
 import numpy as np
 
+from bflp.datasets.prepared import read_summary
 from bflp.files import canonical_json
+from bflp.grid.job import Job
 from bflp.grid.plan import Plan
+from bflp.runtime.kept import CheckpointRounds
 from bflp.settings.schema import Settings
 
+RUN = ROOT / "workflow" / "scripts" / "run.py"
 ROUNDS = 8
 CLIENTS = 4
 # No end of a program may take longer: a hang is a loss.
@@ -69,47 +72,50 @@ class SmallCell:
             "setups": {CLIENTS: {"fraction": 0.75, "rounds": rounds}},
             "training": {"local_epochs": local_epochs, "batch_size": 20, "learning_rate": 0.05},
             "evaluation": {"every": 2, "ece_bins": 10, "monte_carlo_samples": 3},
-            "checkpoint": {"rounds": 1, "seconds": 0},
+            "checkpoint_seconds": 0,
             "processes": 1,
             "device": "cpu",
             "results_dir": str(folder / "results"),
             "data_dir": str(folder / "data"),
         }
         self.plan = Plan(Settings.parse(self.config))
-        # When the training program saves; not among what its result depends on.
-        self.pace = self.plan.settings.checkpoint.model_dump_json()
-        self.cell = self.plan.cells[0]
-        self.data, self.partition = self.plan.data_file("tiny"), self.plan.partition_file(self.cell)
-        self.result, self.model = self.plan.result_file(self.cell), self.plan.model_file(self.cell)
-        self.checkpoints = self.plan.checkpoint_folder(self.cell)
+        # The least time between two checkpoints; not among what its result depends on.
+        self.checkpoint_seconds = 0.0
+        self.cell, paths = self.plan.cells[0], self.plan.paths
+        self.data, self.partition = paths.data("tiny"), self.plan.partition_file(self.cell)
+        self.result, self.model, self.evaluation = (
+            made(self.cell) for made in (paths.result, paths.model, paths.evaluation)
+        )
+        self.progress, self.kept = paths.progress(self.cell), paths.kept
+        self.lock = self.progress.with_suffix(".lock")
 
     def prepare_arguments(self) -> list[str]:
         return ["tiny", "--settings", self.plan.settings.canonical()]
 
     def partition_arguments(self) -> list[str]:
-        job = self.plan.partition_job(self.cell.dataset, self.cell.partition, self.cell.clients, self.cell.seed)
+        job = self.plan.partition_job_of(self.cell)
         return ["--job", job, "--data", str(self.data), "--output", str(self.partition)]
 
-    def merge_arguments(self) -> list[str]:
+    def settings_arguments(self) -> list[str]:
+        """Of evaluate and merge."""
         return ["--settings", self.plan.settings.canonical()]
 
     def train_arguments(self, processes: int = 1) -> list[str]:
         named = {
             "job": self.plan.job(self.cell),
+            "evaluation": self.plan.evaluation_text(self.cell),
             "processes": processes,
             "device": "cpu",
             "data": self.data,
             "partition": self.partition,
-            "result": self.result,
-            "model": self.model,
-            "checkpoint-folder": self.checkpoints,
-            "checkpoint": self.pace,
+            "results": self.plan.results,
+            "checkpoint-seconds": self.checkpoint_seconds,
         }
         return [text for name, value in named.items() for text in (f"--{name}", str(value))]
 
     def make_inputs(self) -> None:
         for script, arguments in (("prepare", self.prepare_arguments()), ("partition", self.partition_arguments())):
-            end = forked(lambda s=script, a=arguments: run_main(s, a))
+            end = forked_main(script, arguments)
             assert end.code == 0, end.text
 
     def train(self, before: Callable[[], None] | None = None, kill_after: float | None = None, number: int = 9) -> End:
@@ -125,35 +131,47 @@ class SmallCell:
     def run(self, script: str, arguments: list[str]) -> End:
         """Run a program of the workflow."""
         begin = time.monotonic()
-        command = [sys.executable, str(ROOT / "workflow" / "scripts" / f"{script}.py"), *arguments]
+        command = [sys.executable, str(RUN), script, *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         return End(done.returncode, done.stdout + done.stderr, time.monotonic() - begin)
 
     def start(self, processes: int) -> subprocess.Popen[str]:
         """The training program as the workflow starts it, in a process group of its own."""
-        script = ROOT / "workflow" / "scripts" / "train.py"
         return subprocess.Popen(
-            [sys.executable, str(script), *self.train_arguments(processes)],
+            [sys.executable, str(RUN), "train", *self.train_arguments(processes)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
         )
 
-    def outcome(self) -> tuple[str, bytes]:
-        """What must be the same in every run: the JSON without environment and timing, and the model's bytes."""
-        result = json.loads(self.result.read_text(encoding="utf-8"))
-        same = {key: value for key, value in result.items() if key not in ("environment", "timing")}
-        return canonical_json(same), self.model.read_bytes()
+    def outcome(self) -> tuple[str | bytes, ...]:
+        """What must be the same in every run, of each file of `made`."""
+        return tuple(map(same, self.made))
 
     def environment(self) -> dict[str, Any]:
         environment: dict[str, Any] = json.loads(self.result.read_text(encoding="utf-8"))["environment"]
         return environment
 
+    @property
+    def made(self) -> tuple[Path, Path, Path]:
+        """What the workflow knows as the cell's."""
+        return self.result, self.evaluation, self.model
+
+    def identity(self) -> str:
+        """What the cell's files in `kept` are called."""
+        return Job.parse(self.plan.job(self.cell)).identity(read_summary(self.data)["sha256"])
+
+    def checkpoint_round(self) -> int:
+        """The round of the cell's checkpoint; 0: none."""
+        return CheckpointRounds(self.kept).of(self.identity())
+
     def clear(self) -> None:
-        """Remove what a run has made."""
-        for path in (self.result, self.model):
+        """Remove all that runs have made of the cell."""
+        for path in self.made:
             path.unlink(missing_ok=True)
+        for folder in (self.kept, self.progress.parent):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def leftovers(self) -> list[Path]:
         """Temporary files anywhere below the folder."""
@@ -200,7 +218,6 @@ def _be_program(body: Callable[[], None], output: int) -> None:
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.close(output)
-        _forget_tests()
         body()
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
@@ -217,13 +234,6 @@ def _be_program(body: Callable[[], None], output: int) -> None:
         os._exit(code)
 
 
-def _forget_tests() -> None:
-    """A cell refuses to have run with modules of the project that its fingerprint does not cover, such as these."""
-    for name, module in list(sys.modules.items()):
-        if (getattr(module, "__file__", None) or "").startswith(str(ROOT / "tests")):
-            del sys.modules[name]
-
-
 def _read(pipe: int) -> bytes:
     pieces = []
     while True:
@@ -237,33 +247,35 @@ def _read(pipe: int) -> bytes:
     return b"".join(pieces)
 
 
-def run_main(script: str, arguments: list[str]) -> None:
-    """What `python workflow/scripts/{script}.py` runs."""
-    from bflp.runtime.termination import run_script
+def run_main(verb: str, arguments: list[str]) -> None:
+    """What `bflp VERB ...` runs."""
+    from bflp.cli import main
 
-    sys.argv = [f"{script}.py", *arguments]
-    run_script(lambda: load_script(script).main())
+    main([verb, *arguments])
 
 
-def load_script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"script_{name}", ROOT / "workflow" / "scripts" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def forked_main(verb: str, arguments: list[str]) -> End:
+    """As `forked`, of what `bflp VERB ...` runs."""
+    return forked(lambda: run_main(verb, arguments))
 
 
 def warm_up() -> None:
-    """Import what the training program imports, once for all forked children."""
-    import bflp.engine.evaluation
-    import bflp.engine.server
-    import bflp.runtime.worker  # noqa: F401
+    """Import what the programs import, once for all forked children."""
+    import bflp.runtime.cell  # noqa: F401
+
+
+def same(file: Path) -> str | bytes:
+    """What must be the same in every run: a model's bytes, JSON without environment and timing. Raises ValueError."""
+    if file.suffix != ".json":
+        return file.read_bytes()
+    content = json.loads(file.read_text(encoding="utf-8"))
+    return canonical_json({key: value for key, value in content.items() if key not in ("environment", "timing")})
 
 
 def _write_source(path: Path) -> None:
     """240 training and 100 test images of 16 x 16 pixels, whose brightness tells the label of four."""
     generator = np.random.default_rng(0)
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for split, size in (("train", 240), ("test", 100)):
         labels = generator.permutation(np.arange(size) % 4)
         images = generator.normal(60 + 40 * labels[:, None, None], 40, (size, 16, 16))

@@ -12,8 +12,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bflp.errors import UserError
-from bflp.grid.plan import Cell, Plan
-from bflp.settings.schema import Settings, load
+from bflp.grid.cell import Cell
+from bflp.grid.plan import Plan
+from bflp.settings.read import overlaid, read_file
+from bflp.settings.schema import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 # Set BFLP_LONG=1 for so many times more.
@@ -96,6 +98,10 @@ def configs(draw):
     return config
 
 
+def load(file):
+    return Settings.parse(overlaid([read_file(file)]))
+
+
 def _is_used_or_refused(make):
     """What the settings of a config name can be planned; what is refused is refused in one line."""
     try:
@@ -105,8 +111,9 @@ def _is_used_or_refused(make):
         assert all(size > 0 for size in sizes)
         cell = Cell(grid.datasets[0], grid.partitions[0], grid.clients[0], *plan.rows()[0], grid.seeds[0])
         plan.job(cell)
-        plan.result_file(cell).exists()
-        plan.data_file(cell.dataset).exists()
+        plan.evaluation_text(cell)
+        plan.paths.result(cell).exists()
+        plan.paths.data(cell.dataset).exists()
         assert Settings.parse(yaml.safe_load(plan.settings.canonical())) == plan.settings
     except UserError as error:
         assert "\n" not in str(error)
@@ -138,7 +145,7 @@ def test_mutated_files(position, inserted):
     position %= len(content)
     with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
         Path(file.name).write_bytes(content[:position] + inserted + content[position + len(inserted) :])
-        _is_used_or_refused(lambda: load([Path(file.name)]))
+        _is_used_or_refused(lambda: load(Path(file.name)))
 
 
 def test_a_bomb_of_aliases_is_refused_shortly(tmp_path):
@@ -148,7 +155,7 @@ def test_a_bomb_of_aliases_is_refused_shortly(tmp_path):
     file = tmp_path / "bomb.yaml"
     file.write_text("\n".join([*lines, "grid: *a8", "training: {momentum: *a8}", ""]))
     with pytest.raises(UserError) as refused:
-        load([file])
+        load(file)
     assert len(str(refused.value)) < 3000
 
 
@@ -158,7 +165,7 @@ def test_a_bomb_of_aliases_is_refused_shortly(tmp_path):
         {"results_dir": "x" * 300},
         {"results_dir": "\ud800"},
         {"training": {"learning_rate": 10**400}},
-        {"aggregator_files": {"MINE": "x/" * 3000}},
+        {"aggregators": {"MINE": {"file": "x/" * 3000}}},
         {"datasets": {"fmnist": {"source": "$(touch canary)"}}},
     ],
     ids=lambda overlay: next(iter(overlay)),
@@ -170,7 +177,8 @@ def test_the_program_ends_with_one_line(tmp_path, overlay):
     done = subprocess.run(
         [
             sys.executable,
-            ROOT / "workflow/scripts/train.py",
+            ROOT / "workflow/scripts/run.py",
+            "train",
             "--configfile",
             file,
             "--cell",

@@ -14,14 +14,9 @@ from bflp.errors import ConfigError
 from bflp.settings.schema import Settings
 
 COMMANDS = (
-    "$(touch canary)",
-    "`touch canary`",
-    "${HOME}",
-    "'; touch canary; '",
-    '"; touch canary; "',
-    "a\ntouch canary",
+    *("$(touch canary)", "`touch canary`", "${HOME}", "'; touch canary; '", '"; touch canary; "', "a\ntouch canary"),
+    *("a\\", "{x}", "{dataset}", "*", "-rf", "--config", "~/x", "\0", ""),
 )
-COMMANDS += ("a\\", "{x}", "{dataset}", "*", "-rf", "--config", "~/x", "\0", "")
 OF_NAMES = (*COMMANDS, "../x", "..", ".", "a/b", "/etc", "a b", "a;touch canary", "a|b", "a&b", "a>b", "-x", "x" * 101)
 
 
@@ -38,7 +33,9 @@ def test_refused_names(name: str) -> None:
         {"grid": {"datasets": [name]}, "datasets": {name: {"source": "tiny.npz"}}},
         {"grid": {"partitions": [name]}, "partitions": {name: {"strategy": "iid"}}},
         {"grid": {"aggregators": [name]}},
-        {"grid": {"aggregators": [name]}, "aggregator_files": {name: __file__}},
+        {"grid": {"aggregators": [name]}, "aggregators": {name: {"file": __file__}}},
+        {"grid": {"models": [name]}, "models": {name: {}}},
+        {"grid": {"clients": [name]}, "setups": {name: {"clients": 2, "fraction": 1.0, "rounds": 2}}},
         {"evaluation": {"out_of_distribution": name}, "datasets": {name: {"source": "tiny.npz"}}},
     ):
         with pytest.raises(ConfigError) as refused:
@@ -52,7 +49,7 @@ def test_refused_paths(path: str) -> None:
         {"results_dir": path},
         {"data_dir": path},
         {"datasets": {"tiny": {"source": path}}},
-        {"aggregator_files": {"MINE": path}},
+        {"aggregators": {"MINE": {"file": path}}},
     ):
         with pytest.raises(ConfigError) as refused:
             Settings.parse(_replace(**overlay))
@@ -79,7 +76,7 @@ def test_what_is_allowed_is_no_command(tmp_path: Path) -> None:
         },
         "datasets": {dataset: {"source": f"{odd}/a b;touch canary.npz"}},
         "partitions": {partition: {"strategy": "iid"}},
-        "aggregator_files": {"MY_1": f"{odd}/my rule;touch canary.py"},
+        "aggregators": {"MY_1": {"file": f"{odd}/my rule;touch canary.py"}},
         "evaluation": {**CONFIG["evaluation"], "out_of_distribution": dataset},
         "results_dir": "o ut;touch canary&(x) #!|<>[b]",
         "data_dir": "../a pro;touch canary&(x)/d a&touch canary2;",
@@ -89,8 +86,8 @@ def test_what_is_allowed_is_no_command(tmp_path: Path) -> None:
     done = project.snakemake(f"{results}/results.csv", f"{results}/tables/results2.tex")
     assert done.returncode == 0, done.stdout + done.stderr
     cell = f"{dataset}/{partition}/2/FVBA/MY_1/seed0"
-    for command in (["verify.py"], ["train.py", "--cell", cell], ["tables.py", "--partial"]):
-        done = project.script(*command, "--configfile", "small.yaml")
+    for command in (["verify"], ["train", "--cell", cell], ["tables", "--partial"]):
+        done = project.bflp(*command, "--configfile", "small.yaml")
         assert done.returncode == 0, done.stdout + done.stderr
     assert (project.folder / results / "cells" / f"{cell}.json").exists()
     assert list(tmp_path.rglob("canary*")) == []

@@ -13,7 +13,7 @@ from small_project import Project
 
 CELL = "tiny/iid/2/FVBA/PPA/seed0"
 SNAKEMAKE = (sys.executable, "-m", "snakemake", "--cores", "2", "results/results.csv", "--configfile", "small.yaml")
-BY_HAND = (sys.executable, "workflow/scripts/train.py", "--configfile", "small.yaml", "--cell", CELL)
+BY_HAND = (sys.executable, "workflow/scripts/run.py", "train", "--configfile", "small.yaml", "--cell", CELL)
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def project(tmp_path: Path) -> Project:
         grid={"models": ["FVBA"], "aggregators": ["PPA"]},
         training={"local_epochs": 300},
         setups={2: {"fraction": 1.0, "rounds": 8}},
-        checkpoint={"rounds": 1, "seconds": 0},
+        checkpoint_seconds=0,
         results_dir="results",
         data_dir="data",
     )
@@ -45,7 +45,7 @@ def start(project: Project, command: tuple[str, ...]) -> subprocess.Popen[str]:
 
 def wait_until_it_trains(project: Project, process: subprocess.Popen[str]) -> None:
     end = time.monotonic() + 120
-    while not list(project.folder.glob(f"results/checkpoints/{CELL}/round*")):
+    while not list(project.folder.glob("results/kept/*.checkpoint.safetensors")):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -63,7 +63,7 @@ def test_a_second_workflow_and_a_cell_by_hand_while_the_workflow_trains_it(proje
     assert "Directory cannot be locked. Please make sure that no other Snakemake process" in second
     assert "Traceback" not in second
     assert first.returncode == 0, text
-    done = project.script("verify.py", "--configfile", "small.yaml")
+    done = project.bflp("verify", "--configfile", "small.yaml")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "1 results are right, 0 missing" in done.stdout
 
@@ -82,5 +82,5 @@ def test_the_workflow_while_a_cell_is_trained_by_hand(project: Project) -> None:
     text, _ = again.communicate()
     assert again.returncode == 0, text
     assert "rule train" not in text
-    done = project.script("verify.py", "--configfile", "small.yaml")
+    done = project.bflp("verify", "--configfile", "small.yaml")
     assert done.returncode == 0, done.stdout

@@ -17,8 +17,7 @@ from small_cell import End, SmallCell
 from bflp.errors import DataError
 from bflp.grid.plan import Plan
 from bflp.provenance.verify import Report, verify
-from bflp.results.file import write_result
-from bflp.results.frame import read_result
+from bflp.results.file import checksum, read_evaluation, read_result
 from bflp.settings.schema import Settings
 
 
@@ -31,7 +30,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[SmallCell, Path]:
         ("prepare", cell.prepare_arguments()),
         ("partition", cell.partition_arguments()),
         ("train", cell.train_arguments()),
-        ("merge", cell.merge_arguments()),
+        ("merge", cell.settings_arguments()),
     ):
         end = cell.run(script, arguments)
         assert end.code == 0, end.text
@@ -54,12 +53,12 @@ def only_finding(report: Report, path: Path, *words: str) -> None:
     assert all(word in text for word in words), text
 
 
-def rewrite(cell: SmallCell, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Change a result and give it a right checksum again, as a program would that made it so."""
-    result = json.loads(cell.result.read_text(encoding="utf-8"))
-    del result["environment"]["checksum"]
-    change(result)
-    write_result(cell.result, result)
+def rewrite(file: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change a result or evaluation and give it a right checksum again, as a program would that made it so."""
+    content = json.loads(file.read_text(encoding="utf-8"))
+    change(content)
+    content["environment"]["checksum"] = checksum(content)
+    file.write_text(json.dumps(content), encoding="utf-8")
 
 
 def test_all_is_right(cell: SmallCell) -> None:
@@ -97,7 +96,7 @@ def test_other_settings(cell: SmallCell) -> None:
 
 
 def test_other_code(cell: SmallCell) -> None:
-    rewrite(cell, lambda result: result.update(fingerprint="0" * 16))
+    rewrite(cell.result, lambda result: result.update(fingerprint="0" * 16))
     only_finding(verify(cell.plan), cell.result, "other code", "0" * 16)
 
 
@@ -143,14 +142,19 @@ def _other_tensors(cell: SmallCell) -> None:
         (lambda cell: cell.model.unlink(), ("is not there",)),
         (lambda cell: cell.model.write_bytes(cell.model.read_bytes()[:-8]), ("is damaged",)),
         (lambda cell: cell.model.write_bytes(b""), ("is damaged",)),
-        (_nan_model, ("no finite",)),
+        (_nan_model, ("not finite",)),
         (_other_model, ("is not the model of the cell's result",)),
         (_other_tensors, ("other tensors",)),
     ],
 )
 def test_the_model(cell: SmallCell, change: Callable[[SmallCell], Any], words: tuple[str, ...]) -> None:
+    """The workflow deletes the result with it; what is kept is the same file, and must not be put back."""
     change(cell)
-    only_finding(verify(cell.plan), cell.model, *words, f"{cell.result}", "run snakemake again")
+    only_finding(verify(cell.plan), cell.model, *words, "delete", "run snakemake again")
+    cell.result.unlink()
+    cell.model.unlink(missing_ok=True)
+    assert cell.run("train", cell.train_arguments()).code == 0
+    assert verify(cell.plan).wrong == []
 
 
 def test_a_partition_of_another_split(cell: SmallCell) -> None:
@@ -173,6 +177,7 @@ def test_a_partition_of_other_code(cell: SmallCell) -> None:
     job = {**partition.job, "fingerprint": "0" * 16}
     files.save(files.Partition(partition.indices, partition.offsets, job), labels, cell.partition)
     only_finding(verify(cell.plan), cell.partition, "made from another fingerprint")
+    cell.clear()
     end = cell.run("train", cell.train_arguments())
     assert end.one_clear_error
     assert f"{cell.partition} was made from another fingerprint: delete it and run snakemake again" in end.text
@@ -197,7 +202,7 @@ def test_files_that_the_config_does_not_name(cell: SmallCell) -> None:
     report = verify(cell.plan)
     assert report.wrong == []
     assert {finding.path: finding.what for finding in report.remarks} == {
-        other: "is of no cell that the config names",
+        other: "belongs to nothing in this config",
         temporary: "was left by a program that is running or was killed",
     }
     # Training the cell again removes what a killed program left of it.
@@ -225,7 +230,7 @@ def _drop(*path: Any) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-# A change of a result, and what must be said of it.
+# A change of a result or an evaluation, and what must be said of it.
 FORM: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     *((_drop(field), f"{field}: is missing") for field in ("settings", "data", "model_sha256", "rounds", "timing")),
     (lambda result: result.update(more=1), "more: unknown field"),
@@ -240,16 +245,6 @@ FORM: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (_set("rounds", 0, "accuracy", to="50"), "rounds.0.accuracy"),
     (_set("rounds", 0, "nll", to=-1.0), "rounds.0.nll"),
     (_set("rounds", 1, "spread", to=None), "spread"),
-    (_set("final", to=None), "must not be null"),
-    (_set("final", "accuracy", to=lambda accuracy: accuracy - 1), "final.accuracy: must be that of the last round"),
-    (_set("final", "brier", to=2.5), "final.brier"),
-    (_set("final", "ood_auroc", to=True), "final.ood_auroc"),
-    (_drop("final", "entropy"), "final.entropy: is missing"),
-    (_set("reliability", "counts", to=lambda counts: counts[1:]), "reliability: must have 10 bins"),
-    (_set("reliability", "counts", to=lambda counts: [0] * len(counts)), "reliability.correct: exceeds counts"),
-    (_set("reliability", "correct", to=lambda correct: [0] * len(correct)), "is of another accuracy"),
-    (_set("clients", "nll", to=lambda values: values[1:]), "clients.nll: must have 4 entries"),
-    (_set("clients", "accuracy_gini", to=1.5), "clients.accuracy_gini"),
     (_set("timing", "train_seconds", to=lambda values: values[1:]), "timing.train_seconds: must have 5 entries"),
     (_set("timing", "total_seconds", to=-1.0), "timing.total_seconds"),
     (_set("diverged", to={"round": 6, "client": 1, "reason": "x"}), "diverged.round: must be at most 5"),
@@ -257,17 +252,57 @@ FORM: list[tuple[Callable[[dict[str, Any]], None], str]] = [
     (_set("settings", to={}), "settings.setup.rounds: must be a positive whole number"),
     (_set("cell", "model", to="FED"), "holds the result of another cell"),
 ]
+EVALUATION_FORM: list[tuple[Callable[[dict[str, Any]], None], str]] = [
+    *((_drop(field), f"{field}: is missing") for field in ("settings", "data", "model_sha256", "final", "clients")),
+    (lambda evaluation: evaluation.update(more=1), "more: unknown field"),
+    (_set("data", "out_of_distribution", to="abc"), "data.out_of_distribution"),
+    (_set("final", to=None), "final, reliability, clients: all or none"),
+    (_set("final", "accuracy", to=lambda accuracy: accuracy - 1), "reliability: is of another accuracy"),
+    (_set("final", "ood_auroc", to="0.5"), "final.ood_auroc"),
+    (_set("reliability", "counts", to=lambda counts: counts[1:]), "reliability: must have 10 bins"),
+    (_set("reliability", "counts", to=lambda counts: [0] * len(counts)), "reliability.correct: exceeds counts"),
+    (_set("reliability", "correct", to=lambda correct: [0] * len(correct)), "is of another accuracy"),
+    (_set("confusion", 0, 0, to=-1), "confusion.0.0"),
+    (_set("clients", "nll", 1, to="1"), "clients.nll"),
+    (_set("cell", "model", to="FED"), "holds the evaluation of another cell"),
+]
 
 
 @pytest.mark.parametrize(("change", "words"), FORM, ids=[words for _, words in FORM])
 def test_the_form_of_a_result(cell: SmallCell, change: Callable[[dict[str, Any]], None], words: str) -> None:
-    rewrite(cell, change)
+    refused(cell.result, change, words, lambda: read_result(cell.result, cell.cell))
+
+
+@pytest.mark.parametrize(("change", "words"), EVALUATION_FORM, ids=[words for _, words in EVALUATION_FORM])
+def test_the_form_of_an_evaluation(cell: SmallCell, change: Callable[[dict[str, Any]], None], words: str) -> None:
+    refused(cell.evaluation, change, words, lambda: read_evaluation(cell.evaluation, cell.cell))
+
+
+def refused(file: Path, change: Callable[[dict[str, Any]], None], words: str, read: Callable[[], object]) -> None:
+    rewrite(file, change)
     with pytest.raises(DataError) as refused:
-        read_result(cell.result, cell.cell)
-    assert str(refused.value).startswith(f"{cell.result} ")
+        read()
+    assert str(refused.value).startswith(f"{file} ")
     assert str(refused.value).endswith(": delete it and run snakemake again")
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda cell: cell.evaluation.unlink(), ("is missing",)),
+        (lambda cell: cell.evaluation.write_text("{"), ("is damaged",)),
+        (lambda cell: rewrite(cell.evaluation, _set("model_sha256", to="0" * 64)), ("is of another model",)),
+        (lambda cell: rewrite(cell.evaluation, _set("settings", "ece_bins", to=11)), ("is damaged", "11 bins")),
+        (lambda cell: rewrite(cell.evaluation, _set("fingerprint", to="0" * 16)), ("is of other code",)),
+    ],
+)
+def test_the_evaluation(cell: SmallCell, change: Callable[[SmallCell], Any], words: tuple[str, ...]) -> None:
+    change(cell)
+    only_finding(verify(cell.plan), cell.evaluation, *words, "run snakemake again, or bflp evaluate")
+    assert cell.run("evaluate", cell.settings_arguments()).code == 0
+    assert verify(cell.plan).wrong == []
 
 
 @pytest.mark.parametrize(
@@ -288,8 +323,9 @@ def test_all_damaged_results_are_named_at_once(cell: SmallCell) -> None:
     config = {**cell.config, "grid": {**cell.config["grid"], "seeds": [0, 1, 2]}}
     plan = Plan(Settings.parse(config))
     cell.result.write_text("{}", encoding="utf-8")
-    plan.result_file(plan.cells[2]).write_text("{", encoding="utf-8")
+    plan.paths.result(plan.cells[2]).write_text("{", encoding="utf-8")
     end = cell.run("merge", ["--settings", plan.settings.canonical()])
     assert end.code == 1
-    assert end.text.startswith("error: 3 result(s) can not be used:")
-    assert all(str(plan.result_file(each)) in end.text for each in plan.cells)
+    assert end.text.startswith("error: 3 result(s) cannot be used:")
+    assert all(str(plan.paths.result(plan.cells[number])) in end.text for number in (0, 2))
+    assert f"there is no result of {plan.cells[1]}" in end.text

@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from bflp.errors import ConfigError
-from bflp.grid.plan import Cell, Plan
+from bflp.grid.cell import Cell
+from bflp.grid.plan import Plan
 from bflp.settings.schema import Settings
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -48,7 +49,7 @@ def test_the_paper_has_720_cells() -> None:
         *(("FVBA", rule) for rule in rules),
         *(("FVBWA", rule) for rule in rules),
     ]
-    files = {plan.result_file(cell) for cell in cells}
+    files = {plan.paths.result(cell) for cell in cells}
     assert len(files) == 720
     assert Path("results/cells/svhn/noniid/100/FVBWA/CF/seed4.json") in files
     assert Path("results/cells/fmnist/iid/10/FED/none/seed0.json") in files
@@ -63,7 +64,7 @@ def test_cells_read_and_write_themselves() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "fmnist", "a/b/c/d/e/seed0", "a/b/1/d/e/seed", "a/b/1/d/e/seedx", "a/b/1/d/e/f/seed0", "a/b/²/d/e/seed0"],
+    ["", "fmnist", "a/b/c/d/seed0", "a/b/1/d/e/seed", "a/b/1/d/e/seedx", "a/b/1/d/e/f/seed0", "a/b/1/d/e/7"],
 )
 def test_what_is_no_cell(text: str) -> None:
     with pytest.raises(ConfigError, match="must be dataset/partition/clients/model/aggregator/seedN"):
@@ -84,31 +85,38 @@ def none(cell: Cell) -> bool:
 @pytest.mark.parametrize(
     ("path", "value", "concerned"),
     [
-        (("posterior", "ppa_population"), 500, of(aggregator="PPA")),
+        (("aggregators", "PPA"), {"population": 500}, of(aggregator="PPA")),
+        (("models", "FVBA"), {"training": {"momentum": 0.5}}, of(model="FVBA")),
         (("aggregation",), "reference", of(aggregator=("EAA", "GAA", "PPA"))),
         (("evaluation", "monte_carlo_samples"), 5, of(model=("FVBA", "FVBWA"))),
         (("posterior", "prior", "standard_deviation"), 0.5, of(model=("FVBA", "FVBWA"))),
         (("posterior", "log_variance", "initial"), -7, of(model=("FVBA", "FVBWA"))),
         (("posterior", "log_variance", "enforce"), "project", of(model=("FVBA", "FVBWA"))),
-        (("evaluation", "ece_bins"), 15, of()),
         (("evaluation", "every"), 5, of()),
         (("training", "learning_rate"), 0.1, of()),
         (("training", "local_epochs"), 1, of()),
-        (("setups", 100, "rounds"), 5, of(clients=100)),
-        (("setups", 10, "fraction"), 0.5, of(clients=10)),
+        (("setups", 100, "rounds"), 5, of(clients="100")),
+        (("setups", 10, "fraction"), 0.5, of(clients="10")),
         (("partitions", "noniid", "alpha"), 0.1, of(partition="noniid")),
         (("datasets", "cifar10"), {"augment": None}, of(dataset="cifar10")),
         (("datasets", "svhn"), {"augment": {"crop_padding": 2}}, of(dataset="svhn")),
         # How, where and what is shown: never a reason to train again.
         (("processes",), 3, none),
         (("device",), "cpu", none),
-        (("checkpoint", "seconds"), 60, none),
+        (("checkpoint_seconds",), 60, none),
+        (("cells_per_gpu",), 2, none),
+        (("on_divergence",), "record", none),
         (("results_dir",), "elsewhere", none),
         (("data_dir",), "elsewhere", none),
         (("grid", "seeds"), [0, 1, 2, 3, 4, 5], none),
         (("grid", "aggregators"), ["CF", "PPA", "AALV", "GAA", "EAA"], none),
         (("setups", 1000), {"fraction": 0.1, "rounds": 5}, none),
         (("partitions", "other"), {"strategy": "labels", "labels_per_client": 2}, none),
+        # What is said of the final model: evaluated again, not trained.
+        (("evaluation", "ece_bins"), 15, none),
+        (("evaluation", "final"), {"monte_carlo_samples": 50}, none),
+        (("datasets", "fmnist"), {"out_of_distribution": "mnist"}, none),
+        (("evaluation", "keep_predictions"), True, none),
         # The same values, written otherwise.
         (("training", "learning_rate"), "1e-2", none),
         (("datasets", "cifar10"), {"augment": {"crop_padding": 4, "flip_probability": 0.5}}, none),
@@ -141,8 +149,26 @@ def test_a_job_is_canonical_json() -> None:
 def test_the_identity_changes_with_any_job() -> None:
     same = Plan(Settings.parse(PAPER)).identity()
     assert plan_with(("processes",), 3).identity() == same
-    assert plan_with(("posterior", "ppa_population"), 500).identity() != same
+    assert plan_with(("aggregators", "PPA"), {"population": 500}).identity() != same
     assert plan_with(("grid", "seeds"), [0, 1, 2, 3]).identity() != same
+
+
+def test_how_final_models_are_evaluated_is_in_no_job_but_in_the_evaluations() -> None:
+    plan = Plan(Settings.parse(PAPER))
+    before = {cell: plan.evaluation_of(cell) for cell in plan.cells}
+    assert plan_with(("evaluation", "ece_bins"), 15).identity() != plan.identity()
+    cases: list[tuple[tuple[Any, ...], Any, Callable[[Cell], bool]]] = [
+        (("evaluation", "ece_bins"), 15, of()),
+        (("evaluation", "final"), {"monte_carlo_samples": 50}, of(model=("FVBA", "FVBWA"))),
+        (("evaluation", "keep_predictions"), True, of()),
+        (("datasets", "fmnist"), {"out_of_distribution": "mnist"}, of(dataset="fmnist")),
+        (("training", "learning_rate"), 0.5, none),
+        (("tables",), {"metrics": ["brier"]}, none),
+    ]
+    for path, value, concerned in cases:
+        other = plan_with(path, value)
+        changed = {cell for cell in plan.cells if other.evaluation_of(cell) != before[cell]}
+        assert changed == {cell for cell in plan.cells if concerned(cell)}, path
 
 
 def test_jobs_are_the_same_in_every_process() -> None:

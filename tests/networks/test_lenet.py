@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.distributions import Normal
 from torch.distributions import kl_divergence as torch_kl_divergence
 
-from bflp.networks.layout import Layout
-from bflp.networks.lenet import VARIANCE_FLOOR, Network, Posterior
-from tests.oracles.plain import LeNet, VariationalLinear, kl_divergence, plain_gradient
+from bflp.networks.lenet import LeNet, LeNetLayout
+from bflp.networks.posterior import Posterior
+from tests.oracles.plain import LeNet as PlainLeNet
+from tests.oracles.plain import VariationalLinear, kl_divergence, plain_gradient
 
 SHAPES = [(1, 28, 28), (3, 32, 32), (2, 17, 19), (1, 16, 33)]
 KL_WEIGHT = 1e-4
@@ -40,7 +41,7 @@ class Case:
         posterior: Posterior | None = None,
     ) -> None:
         generator = torch.Generator().manual_seed(batch)
-        self.layout = Layout(shape, labels, variational)
+        self.layout = LeNetLayout(shape, labels, variational)
         self.posterior = posterior or Posterior(bounds=(-8.0, 1.0))
         self.vector = self.layout.initial_vector(-6.0, generator).to(dtype)
         if variational:
@@ -50,9 +51,9 @@ class Case:
             log_variances[:50] = 10.0
         self.images = torch.rand(batch, *shape, generator=generator)
         self.labels = torch.randint(labels, (batch,), generator=generator)
-        noise = torch.randn(batch, self.layout.units, generator=generator).to(dtype)
+        noise = torch.randn(batch, self.layout.noise_size, generator=generator).to(dtype)
         self.noise = noise if variational else None
-        self.network = Network(self.layout, self.posterior, "cpu")
+        self.network = LeNet(self.layout, self.posterior, "cpu")
 
     def gradient(self, kl_weight: float = KL_WEIGHT) -> tuple[Tensor, Tensor]:
         out = torch.full_like(self.vector, torch.nan)
@@ -124,10 +125,10 @@ def test_calls_do_not_depend_on_what_was_computed_before() -> None:
     other.network = case.network
     other.gradient()
     other.vector = other.vector.double()
-    other.noise = torch.zeros_like(other.vector[: other.layout.units]).expand(7, -1)
+    other.noise = torch.zeros_like(other.vector[: other.layout.noise_size]).expand(7, -1)
     other.gradient()
     case.network.predict(case.vector.clone(), other.images, 2, torch.Generator().manual_seed(0))
-    for network in (case.network, Network(case.layout, case.posterior, "cpu")):
+    for network in (case.network, LeNet(case.layout, case.posterior, "cpu")):
         case.network = network
         loss, gradient = case.gradient()
         assert torch.equal(loss, first_loss)
@@ -185,6 +186,16 @@ def test_loss_contains_the_divergence() -> None:
     assert added.item() == pytest.approx(2.0 * expected.item(), rel=1e-10)
 
 
+@pytest.mark.parametrize("enforce", ["clamp", "project"])
+def test_without_divergence_the_gradient_is_that_of_the_data(enforce: str) -> None:
+    cases = [Case(posterior=Posterior(*prior, (-8.0, 1.0), enforce)) for prior in ((0.0, 1.0), (0.3, 0.1))]  # type: ignore[arg-type]
+    (loss, gradient), (same_loss, same_gradient) = (case.gradient(kl_weight=0.0) for case in cases)
+    assert torch.equal(loss, same_loss)
+    assert torch.equal(gradient, same_gradient)
+    case = Case(posterior=cases[0].posterior, dtype=torch.float64)
+    torch.testing.assert_close(case.gradient(kl_weight=0.0)[1], case.plain_gradient(kl_weight=0.0)[1])
+
+
 def test_local_reparameterisation_has_the_moments_of_sampled_weights() -> None:
     generator = torch.Generator().manual_seed(0)
     samples, inputs, outputs = 20_000, 6, 3
@@ -207,7 +218,7 @@ def test_local_reparameterisation_has_the_moments_of_sampled_weights() -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_features(shape: tuple[int, int, int]) -> None:
     case = Case(shape, batch=230, dtype=torch.float64)
-    oracle = LeNet(case.layout, case.posterior)
+    oracle = PlainLeNet(case.layout, case.posterior)
     oracle.load_vector(case.layout, case.vector)
     features = case.network.features(case.vector, case.images)
     assert features.shape == (230, case.layout.feature_size)
@@ -216,7 +227,7 @@ def test_features(shape: tuple[int, int, int]) -> None:
 
 def test_deterministic_prediction() -> None:
     case = Case(variational=False, batch=130, dtype=torch.float64)
-    oracle = LeNet(case.layout, case.posterior)
+    oracle = PlainLeNet(case.layout, case.posterior)
     oracle.load_vector(case.layout, case.vector)
     generator = torch.Generator().manual_seed(0)
     before = generator.get_state()
@@ -229,13 +240,13 @@ def test_deterministic_prediction() -> None:
 
 def test_variational_prediction_with_the_documented_noise() -> None:
     case, samples = Case(batch=130, dtype=torch.float64), 3
-    oracle = LeNet(case.layout, case.posterior)
+    oracle = PlainLeNet(case.layout, case.posterior)
     oracle.load_vector(case.layout, case.vector)
     predicted = case.network.predict(case.vector, case.images, samples, torch.Generator().manual_seed(5))
     generator = torch.Generator().manual_seed(5)
     logs = []
     for _ in range(samples):
-        noise = torch.empty(case.layout.units, 130, dtype=torch.float64).normal_(generator=generator).t()
+        noise = torch.empty(case.layout.noise_size, 130, dtype=torch.float64).normal_(generator=generator).t()
         logs.append(F.log_softmax(oracle(case.images.double(), noise), dim=1).detach())
     expected = torch.stack(logs)
     torch.testing.assert_close(predicted[0], expected.exp().mean(dim=0))
@@ -280,4 +291,4 @@ def test_predictions_repeat_and_are_distributions() -> None:
 def test_variance_of_an_output_has_a_floor() -> None:
     layer = VariationalLinear(2, 1, Posterior())
     noise = torch.ones(1, 1)
-    assert layer(torch.zeros(1, 2), noise).item() == pytest.approx(math.sqrt(VARIANCE_FLOOR))
+    assert layer(torch.zeros(1, 2), noise).item() == pytest.approx(1e-4)

@@ -1,6 +1,7 @@
 """The network in standard torch layers, gradients by autograd: slow, and easy to check by reading.
 
-It is the oracle that tests hold bflp.networks.lenet against, and the baseline of benchmarks/step.py.
+It is the oracle that tests hold bflp.networks against, and the baseline of benchmarks/step.py. Its numbers are its own:
+nothing here comes from the code under test but the layout's names and the posterior's settings, which callers pass in.
 
 D. P. Kingma, T. Salimans, M. Welling: Variational Dropout and the Local Reparameterization Trick, 2015,
 arXiv 1506.02557. The networks: How to Combine Variational Bayesian Networks in Federated Learning,
@@ -8,13 +9,23 @@ arXiv 2206.10897.
 """
 
 import math
+from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bflp.networks.layout import HIDDEN, KERNEL, MAPS, Layout
-from bflp.networks.lenet import VARIANCE_FLOOR, Posterior
+
+def build(image_shape: tuple[int, ...], labels: int) -> nn.Module:
+    """LeNet as a person would bring it, in a file of their own."""
+    convolutions = nn.Sequential(
+        *(nn.Conv2d(image_shape[0], 6, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+    )
+    features = convolutions(torch.zeros(1, *image_shape)).shape[1]
+    dense = nn.Linear(features, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, labels)
+    return nn.Sequential(convolutions, *dense)
 
 
 def kl_divergence(mean: Tensor, log_variance: Tensor, prior_mean: float, prior_sd: float) -> Tensor:
@@ -32,7 +43,7 @@ class VariationalLinear(nn.Module):
     drawn as such: one number per output instead of one per weight.
     """
 
-    def __init__(self, inputs: int, outputs: int, posterior: Posterior) -> None:
+    def __init__(self, inputs: int, outputs: int, posterior: Any) -> None:
         super().__init__()
         self.posterior = posterior
         self.mean = nn.Parameter(torch.zeros(outputs, inputs))
@@ -47,7 +58,7 @@ class VariationalLinear(nn.Module):
     def forward(self, x: Tensor, noise: Tensor) -> Tensor:
         mean = F.linear(x, self.mean, self.bias)
         variance = F.linear(x.square(), self.used_log_variance().exp())
-        return mean + (variance + VARIANCE_FLOOR).sqrt() * noise
+        return mean + (variance + 1e-8).sqrt() * noise
 
     def kl_divergence(self) -> Tensor:
         mean, sd = self.posterior.prior_mean, self.posterior.prior_standard_deviation
@@ -55,19 +66,23 @@ class VariationalLinear(nn.Module):
 
 
 class LeNet(nn.Module):
-    """conv - ReLU - pool - conv - ReLU - pool - dense - ReLU - dense - ReLU - dense, names as in Layout."""
+    """conv - ReLU - pool - conv - ReLU - pool - dense - ReLU - dense - ReLU - dense, names as in LeNetLayout.
 
-    def __init__(self, layout: Layout, posterior: Posterior) -> None:
+    layout: the image_shape, labels and `variational` of a LeNetLayout; posterior: prior, bounds and `enforce`.
+    """
+
+    def __init__(self, layout: Any, posterior: Any) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(layout.image_shape[0], MAPS[0], KERNEL)
-        self.conv2 = nn.Conv2d(MAPS[0], MAPS[1], KERNEL)
+        self.conv1 = nn.Conv2d(layout.image_shape[0], 6, 5)
+        self.conv2 = nn.Conv2d(6, 16, 5)
         self.variational = layout.variational
+        widths = (self.features(torch.zeros(1, *layout.image_shape)).shape[1], 120, 84, layout.labels)
         self.dense1, self.dense2, self.dense3 = (
             VariationalLinear(inputs, outputs, posterior) if self.variational else nn.Linear(inputs, outputs)
-            for outputs, inputs in layout.dense_shapes
+            for inputs, outputs in pairwise(widths)
         )
 
-    def load_vector(self, layout: Layout, vector: Tensor) -> None:
+    def load_vector(self, layout: Any, vector: Tensor) -> None:
         """Takes over dtype, device and values of a flat vector [D]."""
         self.to(vector)
         with torch.no_grad():
@@ -75,7 +90,7 @@ class LeNet(nn.Module):
             for name, values in layout.views(vector).items():
                 parameters[name].copy_(values)
 
-    def gradient_vector(self, layout: Layout) -> Tensor:
+    def gradient_vector(self, layout: Any) -> Tensor:
         """The parameters' .grad as a flat vector [D]."""
         parameters = dict(self.named_parameters())
         gradients = [parameters[name].grad for name in layout.tensors]
@@ -92,7 +107,7 @@ class LeNet(nn.Module):
         if not self.variational:
             return self.dense3(F.relu(self.dense2(F.relu(self.dense1(x)))))  # type: ignore[no-any-return]
         assert noise is not None
-        noise1, noise2, noise3 = noise.split([*HIDDEN, noise.shape[1] - sum(HIDDEN)], dim=1)
+        noise1, noise2, noise3 = noise.split([120, 84, noise.shape[1] - 204], dim=1)
         x = F.relu(self.dense1(x, noise1))
         x = F.relu(self.dense2(x, noise2))
         return self.dense3(x, noise3)  # type: ignore[no-any-return]
@@ -107,13 +122,13 @@ class LeNet(nn.Module):
 
 
 def plain_gradient(
-    layout: Layout,
+    layout: Any,
     vector: Tensor,
     images: Tensor,
     labels: Tensor,
     noise: Tensor | None,
     kl_weight: float,
-    posterior: Posterior,
+    posterior: Any,
 ) -> tuple[Tensor, Tensor]:
     """The loss and its gradient [D] by autograd; arguments as for Network.gradient, in the vector's dtype."""
     network = LeNet(layout, posterior)

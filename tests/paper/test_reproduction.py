@@ -20,13 +20,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     copy = tmp_path / "reproduction"
     shutil.copytree(reproduction.FOLDER, copy)
     monkeypatch.setattr(reproduction, "FOLDER", copy)
-    reproduction.kept.cache_clear()
+    reproduction.archive.cache_clear()
     yield copy
-    reproduction.kept.cache_clear()
+    reproduction.archive.cache_clear()
 
 
 def test_page_is_in_step_with_the_kept_results() -> None:
-    """Make it anew with: python workflow/scripts/reproduction.py."""
+    """Make it anew with: bflp reproduction."""
     assert reproduction.FOLDER.with_suffix(".md").read_text(encoding="utf-8") == reproduction.page()
 
 
@@ -38,11 +38,12 @@ def test_archive_is_small_enough_for_a_repository() -> None:
 def test_kept_cells_were_planned_and_finished() -> None:
     for variant, cell, result in reproduction.kept():
         assert str(cell) in reproduction.PLANNED[variant]
-        assert len(result["rounds"]) == result["settings"]["setup"]["rounds"] == (50 if cell.clients == 10 else 500)
-        enforce = result["settings"].get("posterior", {}).get("log_variance", {}).get("enforce")
+        setup = result.settings["setup"]
+        assert len(result.rounds) == setup["rounds"] == (50 if setup["clients"] == 10 else 500)
+        enforce = result.settings.get("posterior", {}).get("log_variance", {}).get("enforce")
         assert enforce in (None, "project" if variant == "project" else "clamp")
         if cell.aggregator in ("EAA", "GAA", "PPA"):
-            assert result["settings"]["aggregation"] == ("reference" if variant == "reference" else "exact")
+            assert result.settings["aggregation"] == ("reference" if variant == "reference" else "exact")
 
 
 def test_a_cell_that_is_not_kept_is_listed_as_missing(folder: Path) -> None:
@@ -51,7 +52,7 @@ def test_a_cell_that_is_not_kept_is_listed_as_missing(folder: Path) -> None:
     line = f"- {variant}: `{cell}`"
     assert line not in text
     (folder / variant / "cells" / f"{cell}.json").unlink()
-    reproduction.kept.cache_clear()
+    reproduction.archive.cache_clear()
     assert line in reproduction.page()
 
 
@@ -62,8 +63,8 @@ def test_unknown_placeholder_is_refused(folder: Path) -> None:
 
 
 def test_figure_has_a_line_for_each_kept_variational_cell() -> None:
-    drawn = figure.draw(reproduction.kept(), ("fmnist", "iid", 10))
-    shown = {variant: set() for variant in reproduction.PLANNED}
+    drawn = figure.draw(reproduction.kept(), ("fmnist", "iid", "10"))
+    shown: dict[str, set[str]] = {variant: set() for variant in reproduction.PLANNED}
     for variant, cell, _ in reproduction.kept():
         if str(cell).startswith("fmnist/iid/10/FVBWA/") and cell.seed == 0:
             shown[variant].add(cell.aggregator)
@@ -79,7 +80,7 @@ def test_spread_without_data_is_nearly_that_of_real_training() -> None:
     cells = [(cell, result) for _, cell, result in reproduction.kept() if covers(cell)]
     assert {cell.aggregator for cell, _ in cells} == {"EAA", "GAA", "AALV", "CF"}
     for cell, result in cells:
-        measured = [entry["spread"] for entry in result["rounds"]]
-        assert spread_without_data(cell, result["settings"]) == pytest.approx(
-            measured, rel=0.005 if cell.clients == 10 else 0.01
+        measured = [entry.spread for entry in result.rounds]
+        assert spread_without_data(cell, result.settings) == pytest.approx(
+            measured, rel=0.005 if cell.clients == "10" else 0.01
         )

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import zipfile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from bflp.partition import files
 from bflp.partition.files import Partition
 
 DATA_HASH = "d" * 64
-JOB = {
+JOB: dict[str, Any] = {
     "dataset": "toys",
     "name": "noniid",
     "clients": 4,
@@ -101,6 +102,123 @@ def test_check_refuses_a_file_of_another_job(partition, key, other):
 def test_check_refuses_a_file_of_other_data(partition):
     with pytest.raises(DataError, match="was made from another data"):
         check(partition, data_hash="e" * 64)
+
+
+def test_check_takes_empty_clients_where_the_settings_allow_them(partition):
+    allowing = {**JOB, "settings": {**JOB["settings"], "min_samples": 0}}
+    offsets = np.array([0, 30, 30, 45, 60])
+    check(Partition(partition.indices, offsets, {**allowing, "data": DATA_HASH}), job=allowing)
+    with pytest.raises(DataError, match="does not give each"):
+        check(
+            Partition(partition.indices, np.array([0, 30, 15, 45, 60]), {**allowing, "data": DATA_HASH}), job=allowing
+        )
+
+
+def test_clients_with_data_and_the_line_about_them():
+    partition = Partition(np.arange(5), np.array([0, 0, 2, 2, 5]), {})
+    assert partition.sizes.tolist() == [0, 2, 0, 3]
+    assert partition.with_data.tolist() == [1, 3]
+    assert partition.client(2).tolist() == []
+    assert str(partition) == "4 clients with 0 to 3 samples, 2 of them empty"
+    assert str(Partition(np.arange(5), np.array([0, 2, 5]), {})) == "2 clients with 2 to 3 samples"
+
+
+# Held out ------------------------------------------------------------------------------------------------------------
+
+HOLDING = {**JOB, "settings": {**JOB["settings"], "held_out": 0.25}}
+
+
+def test_held_out_samples_are_taken_from_each_client(partition, tmp_path):
+    holding = files.make(LABELS, HOLDING, DATA_HASH)
+    for client in range(4):
+        whole, held, kept = partition.client(client), holding.held_out(client), holding.client(client)
+        assert sorted([*held, *kept]) == sorted(whole)
+        assert len(held) == round(0.25 * len(whole))
+    assert holding.content_hash() != partition.content_hash()
+    assert str(holding).endswith(f"; {len(holding.held_out_indices)} samples held out")
+    files.save(holding, LABELS, tmp_path / "p.npz")
+    loaded = files.load(tmp_path / "p.npz")
+    assert loaded.content_hash() == holding.content_hash()
+    for client in range(4):
+        np.testing.assert_array_equal(loaded.held_out(client), holding.held_out(client))
+    check(loaded, job=HOLDING)
+    assert partition.held_out(0).tolist() == []
+
+
+@pytest.mark.parametrize("lost", ["nothing", "a sample", "all"])
+def test_check_refuses_lost_held_out_samples(lost):
+    holding = files.make(LABELS, HOLDING, DATA_HASH)
+    indices, offsets = holding.held_out_indices, holding.held_out_offsets
+    changed = {"nothing": (indices, offsets), "a sample": (indices[:-1], offsets), "all": (None, None)}[lost]
+    changed = Partition(holding.indices, holding.offsets, holding.job, *changed)
+    if lost == "nothing":
+        check(changed, job=HOLDING)
+    else:
+        with pytest.raises(DataError, match="does not give each of the 60 samples"):
+            check(changed, job=HOLDING)
+
+
+# Splits of the data and of a person ---------------------------------------------------------------------------------
+
+
+def test_natural_clients_come_from_the_data():
+    job = {**JOB, "settings": {"strategy": "natural"}}
+    owners = np.arange(60) % 4 * 10
+    made = files.make(LABELS, job, DATA_HASH, owners)
+    assert [set(owners[made.client(client)].tolist()) for client in range(4)] == [{0}, {10}, {20}, {30}]
+    check(made, job=job)
+    with pytest.raises(DataError, match="partition noniid of toys: strategy natural needs `train_clients`"):
+        files.make(LABELS, job, DATA_HASH)
+
+
+def own_split(file, **arrays):
+    np.savez(file, **arrays)
+    return {**JOB, "settings": {"strategy": "file", "file": str(file), "sha256": files.split_hash(file)}}
+
+
+def test_a_person_s_own_split_may_be_a_partition_file(partition, tmp_path):
+    files.save(partition, LABELS, tmp_path / "p.npz")
+    settings = {"strategy": "file", "file": str(tmp_path / "p.npz"), "sha256": files.split_hash(tmp_path / "p.npz")}
+    made = files.make(LABELS, {**JOB, "settings": settings}, DATA_HASH)
+    assert made.content_hash() == partition.content_hash()
+    check(made, job={**JOB, "settings": settings})
+
+
+def test_a_person_s_own_split_may_have_empty_clients(tmp_path):
+    job = own_split(tmp_path / "own.npz", indices=np.arange(60, dtype=np.uint16), offsets=np.array([0, 0, 20, 40, 60]))
+    made = files.make(LABELS, job, DATA_HASH)
+    assert made.sizes.tolist() == [0, 20, 20, 20]
+    check(made, job=job)
+
+
+def test_a_person_s_own_split_is_read_only_as_it_was_when_the_job_was_made(tmp_path):
+    file = tmp_path / "own.npz"
+    job = own_split(file, indices=np.arange(60), offsets=np.array([0, 15, 30, 45, 60]))
+    own_split(file, indices=np.arange(60)[::-1], offsets=np.array([0, 15, 30, 45, 60]))
+    with pytest.raises(DataError, match=r"own\.npz was changed since"):
+        files.make(LABELS, job, DATA_HASH)
+    file.unlink()
+    with pytest.raises(DataError, match=r"own\.npz: there is no such file \(it is the `file:` of a partition\)"):
+        files.make(LABELS, job, DATA_HASH)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"indices": np.arange(60)},
+        {"indices": np.arange(60.0), "offsets": np.array([0, 15, 30, 45, 60])},
+        {"indices": np.arange(60), "offsets": np.array(4)},
+        {"indices": np.array([None] * 60, object), "offsets": np.array([0, 15, 30, 45, 60])},
+        {"indices": np.arange(60), "offsets": np.array([0, 45, 30, 15, 60], np.uint8)},
+        {"indices": np.arange(60), "offsets": np.zeros(0, int)},
+    ],
+)
+def test_a_wrong_split_file_is_told_in_one_line(tmp_path, arrays):
+    job = own_split(tmp_path / "own.npz", **arrays)
+    with pytest.raises(DataError) as caught:
+        files.make(LABELS, job, DATA_HASH)
+    assert "\n" not in str(caught.value)
+    assert "own.npz" in str(caught.value) or "offsets" in str(caught.value)
 
 
 def _swap_for_another(indices):

@@ -1,4 +1,4 @@
-"""The four ways to split a training set: what holds for every split, and how the random shares are distributed."""
+"""The ways to split a training set: what holds for every split, and how the random shares are distributed."""
 
 import importlib
 
@@ -8,13 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from bflp.errors import DataError
+from bflp.partition import SplitError
 
+DRAWN = ("iid", "dirichlet", "labels", "quantity")
 STRATEGIES = {
     "iid": {},
     "dirichlet": {"alpha": 0.5, "min_samples": 3},
     "labels": {"labels_per_client": 2},
     "quantity": {"alpha": 0.7, "min_samples": 3},
+    "natural": {},
+    "file": {},
 }
 property_test = settings(deadline=None, max_examples=60, derandomize=True)
 
@@ -40,7 +43,7 @@ def labels_and_clients(draw, samples_per_client=30):
     return generator.permutation(np.repeat(np.arange(names), 1 + generator.multinomial(size, proportions))), clients
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", DRAWN)
 @property_test
 @given(data=labels_and_clients(), seed=st.integers(0, 2**32 - 1))
 def test_every_sample_goes_to_exactly_one_client(strategy, data, seed):
@@ -55,7 +58,7 @@ def test_every_sample_goes_to_exactly_one_client(strategy, data, seed):
     assert_each_sample_once(parts, len(labels))
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("strategy", DRAWN)
 def test_the_seed_decides_and_nothing_else(strategy):
     labels = np.random.default_rng(5).integers(0, 4, 400)
     one, again, other = (split(strategy, labels, 5, seed) for seed in (1, 1, 2))
@@ -139,7 +142,7 @@ def test_dirichlet_with_a_tiny_alpha_ends():
 def test_redrawing_is_bounded_and_says_what_clashes(strategy):
     # Each of 20 clients needs 4 of 100 samples, but alpha gives nearly all to one or two.
     labels = np.zeros(100, dtype=np.int64)
-    with pytest.raises(DataError) as raised:
+    with pytest.raises(SplitError) as raised:
         split(strategy, labels, 20, alpha=0.01, min_samples=4)
     text = str(raised.value)
     for part in ("alpha 0.01", "20 clients", "min_samples 4", "100 training samples", "1000 draws"):
@@ -149,7 +152,7 @@ def test_redrawing_is_bounded_and_says_what_clashes(strategy):
 
 @pytest.mark.parametrize("strategy", ["dirichlet", "quantity"])
 def test_more_min_samples_than_there_are_is_said_at_once(strategy):
-    with pytest.raises(DataError, match=r"alpha 0\.3, 11 clients and min_samples 10 .*11 x 10 samples are more than"):
+    with pytest.raises(SplitError, match=r"alpha 0\.3, 11 clients and min_samples 10 .*11 x 10 samples are more than"):
         split(strategy, np.zeros(109, dtype=np.int64), 11, alpha=0.3, min_samples=10)
 
 
@@ -213,17 +216,82 @@ def test_labels_per_client_is_exact_and_labels_are_held_evenly(names, clients, d
 
 
 def test_more_labels_per_client_than_labels():
-    with pytest.raises(DataError, match="labels_per_client 4 is more than the 3 labels"):
+    with pytest.raises(SplitError, match="labels_per_client 4 is more than the 3 labels"):
         split("labels", np.repeat(np.arange(3), 10), 5, labels_per_client=4)
 
 
 def test_too_few_labels_per_client_to_hold_all():
-    with pytest.raises(DataError, match="2 clients with labels_per_client 2 cannot hold all 5 labels"):
+    with pytest.raises(SplitError, match="2 clients with labels_per_client 2 cannot hold all 5 labels"):
         split("labels", np.repeat(np.arange(5), 10), 2, labels_per_client=2)
 
 
 def test_a_label_with_fewer_samples_than_holders():
     """Else a client would have fewer labels than promised, or no sample at all."""
     labels = np.repeat([0, 1], [50, 3])
-    with pytest.raises(DataError, match=r"label 1 has 3 samples.* 5 clients"):
+    with pytest.raises(SplitError, match=r"label 1 has 3 samples.* 5 clients"):
         split("labels", labels, 10, labels_per_client=1)
+
+
+# clients without data
+
+
+@pytest.mark.parametrize("strategy", ["dirichlet", "quantity"])
+def test_clients_may_be_empty_when_nothing_is_asked_of_them(strategy):
+    labels = np.repeat(np.arange(10), 100)
+    parts = split(strategy, labels, 100, alpha=0.05, min_samples=0)
+    assert len(parts) == 100
+    assert 0 < sum(len(part) == 0 for part in parts) < 100
+    assert_each_sample_once(parts, 1000)
+
+
+@pytest.mark.parametrize("strategy", ["dirichlet", "quantity"])
+def test_the_first_draw_is_taken_when_nothing_is_asked(strategy):
+    """Where `min_samples` asks for no more than the first draw gives, it makes no difference."""
+    labels = np.repeat(np.arange(4), 50)
+    for one, other in zip(
+        split(strategy, labels, 4, alpha=5.0, min_samples=0),
+        split(strategy, labels, 4, alpha=5.0, min_samples=1),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+# natural
+
+
+def test_natural_clients_are_those_of_the_data():
+    owners = np.array([40, 7, 7, 19, 40, 7])
+    parts = split("natural", np.zeros(6), 3, train_clients=owners)
+    assert [part.tolist() for part in parts] == [[1, 2, 5], [3], [0, 4]]
+
+
+def test_natural_needs_the_right_number_of_clients_and_their_names():
+    with pytest.raises(SplitError, match="the data come from 2 clients, not 3: set up 2 clients"):
+        split("natural", np.zeros(4), 3, train_clients=np.array([1, 1, 5, 5]))
+    with pytest.raises(SplitError, match="needs `train_clients`"):
+        split("natural", np.zeros(4), 3, train_clients=None)
+
+
+# file
+
+
+def test_a_split_of_ones_own():
+    parts = split("file", np.zeros(5), 3, indices=np.array([4, 0, 2, 1, 3]), offsets=np.array([0, 2, 2, 5]))
+    assert [part.tolist() for part in parts] == [[4, 0], [], [2, 1, 3]]
+
+
+@pytest.mark.parametrize(
+    ("indices", "offsets", "text"),
+    [
+        ([0, 1, 2, 3], [0, 2, 4], "each of the training samples 0 to 4 once"),
+        ([0, 1, 2, 3, 3], [0, 2, 5], "each of the training samples 0 to 4 once"),
+        ([0, 1, 2, 3, 5], [0, 2, 5], "each of the training samples 0 to 4 once"),
+        ([0, 1, 2, 3, 4], [0, 2, 3, 5], "of 3 clients, not 2: set up 3 clients"),
+        ([0, 1, 2, 3, 4], [1, 2, 5], "go up from 0 to 5"),
+        ([0, 1, 2, 3, 4], [0, 2, 4], "go up from 0 to 5"),
+        ([0, 1, 2, 3, 4], [0, 7, 5], "go up from 0 to 5"),
+    ],
+)
+def test_a_wrong_split_of_ones_own(indices, offsets, text):
+    with pytest.raises(SplitError, match=text):
+        split("file", np.zeros(5), 2, indices=np.array(indices), offsets=np.array(offsets))

@@ -1,4 +1,4 @@
-"""Reading results: damaged, foreign and stale ones are refused by name, and the rest becomes one tidy table."""
+"""Reading results and evaluations: damaged and foreign ones are refused by name, the rest becomes one tidy table."""
 
 from __future__ import annotations
 
@@ -12,184 +12,225 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bflp.datasets import prepared as arrays
+from bflp.datasets import prepared
+from bflp.engine.metrics.registry import METRICS
 from bflp.errors import DataError
-from bflp.grid.plan import Cell, Plan
-from bflp.results.file import write_result
-from bflp.results.frame import collect, describe_stale, read_result
-from bflp.settings.schema import Settings
+from bflp.grid.plan import Plan
+from bflp.provenance.state import states
+from bflp.reporting.markdown import to_markdown
+from bflp.reporting.table import MISSING, Entry
+from bflp.reporting.tables import make_tables
+from bflp.results.file import checksum, read_evaluation, read_result
+from bflp.results.frame import frame
+from bflp.results.merged import read_merged, write_merged
+
+READERS = {"result": read_result, "evaluation": read_evaluation}
 
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
     """A small grid whose 6 cells have results."""
-    settings = fabricated_run.settings(
-        tmp_path, samples=200, aggregators=["EAA", "PPA"], seeds=[0, 1], models=["FED", "FVBA"]
+    plan = fabricated_run.plan(
+        tmp_path, samples=200, aggregators=["EAA", "PPA"], seeds=[0, 1], models=["FED", "FVBA"], clients=[10]
     )
-    plan = Plan(settings)
     fabricated_run.make(plan)
     return plan
 
 
-def with_settings(plan: Plan, **sections: Any) -> Plan:
-    """The same grid and folders with other settings."""
-    dumped = plan.settings.model_dump(mode="json")
-    return Plan(Settings.parse({**dumped, **{key: {**dumped[key], **value} for key, value in sections.items()}}))
-
-
-def rewrite(plan: Plan, cell: Cell, change: Callable[[dict[str, Any]], Any]) -> Path:
-    """Change a result and give it a right checksum again, as a program would that made it so."""
-    path = plan.result_file(cell)
-    result = json.loads(path.read_text(encoding="utf-8"))
-    result["environment"].pop("checksum")
-    change(result)
-    write_result(path, result)
-    return path
+def tidy(plan: Plan) -> pd.DataFrame:
+    return frame((item.cell, item.result, item.evaluation) for item in states(plan) if item.result is not None)
 
 
 def test_all_results_as_one_table(plan: Plan) -> None:
-    frame, stale = collect(plan)
-    assert stale == []
-    assert len(frame) == len(plan.cells) == 6
-    for cell, row in zip(plan.cells, frame.to_dict("records"), strict=True):
-        result = json.loads(plan.result_file(cell).read_text(encoding="utf-8"))
+    found = tidy(plan)
+    assert len(found) == len(plan.cells) == 6
+    for cell, row in zip(plan.cells, found.to_dict("records"), strict=True):
+        result = json.loads(plan.paths.result(cell).read_text(encoding="utf-8"))
+        evaluation = json.loads(plan.paths.evaluation(cell).read_text(encoding="utf-8"))
         assert {name: row[name] for name in cell.as_dict()} == cell.as_dict()
-        for metric in ("accuracy", "ece", "nll"):
-            assert row[metric] == result["final"][metric]
+        for metric in ("accuracy", "ece", "nll", "brier", "mce"):
+            assert row[metric] == evaluation["final"][metric]
+        assert row["clients_accuracy_gini"] == evaluation["clients"]["accuracy_gini"]
+        assert row["n_clients"] == 10
         assert row["rounds"] == 12
         assert row["train_seconds"] == pytest.approx(0.5)
         assert row["total_seconds"] == pytest.approx(result["timing"]["total_seconds"])
         assert not row["diverged"]
-        assert np.isnan(row["spread"]) or cell.variational
+        assert np.isnan(row["spread"]) == (cell.model == "FED")
 
 
-def test_the_table_survives_its_file(plan: Plan, tmp_path: Path) -> None:
-    frame, _ = collect(plan)
-    frame.to_csv(tmp_path / "results.csv", index=False)
-    again = pd.read_csv(tmp_path / "results.csv", keep_default_na=False, na_values=[""])
-    assert again["aggregator"].tolist() == frame["aggregator"].tolist()
-    np.testing.assert_allclose(again["accuracy"], frame["accuracy"], rtol=1e-14)
+def test_the_table_survives_its_file(plan: Plan) -> None:
+    found = tidy(plan)
+    write_merged(plan, found)
+    # A metric that no cell has is a column of None, and one of NaN when it comes back.
+    numbers = dict.fromkeys(METRICS, float)
+    pd.testing.assert_frame_equal(read_merged(plan), found.astype(numbers), check_dtype=False, rtol=1e-14)
+
+
+def test_a_changed_or_foreign_table_is_refused(plan: Plan) -> None:
+    with pytest.raises(DataError, match=r"there is no .*results\.csv"):
+        read_merged(plan)
+    path = write_merged(plan, tidy(plan))
+    with pytest.raises(DataError, match="of these settings and this code"):
+        read_merged(fabricated_run.changed(plan, training={"learning_rate": 0.5}))
+    path.write_text(path.read_text(encoding="utf-8").replace("0.5", "0.6", 1), encoding="utf-8")
+    with pytest.raises(DataError, match="was changed after it was merged"):
+        read_merged(plan)
+
+
+# Names that a CSV reader might take for numbers, for missing values, or for truth values.
+AWKWARD = ["0.1", "1e3", "007", "nan", "None", "true", "1.0", "NA", "null", "inf"]
+
+
+@pytest.mark.parametrize("kind", ["datasets", "partitions", "clients", "models", "aggregators"])
+def test_names_that_look_like_numbers_come_back_from_the_table(tmp_path: Path, kind: str) -> None:
+    """Every number of the tables is there: none is missing because a name came back as another."""
+    rule = tmp_path / "rule.py"
+    rule.write_text("def aggregate(means, log_variances, weights, settings, generator):\n    return 0, 0\n")
+    grid: dict[str, Any] = {
+        "datasets": ["1e3"],
+        "partitions": ["0.1"],
+        "clients": ["007"],
+        "models": ["nan"],
+        "aggregators": ["NA"],
+    }
+    # A rule's name is a word, and "none" stands for no rule.
+    grid[kind] = [name for name in AWKWARD if kind != "aggregators" or (name.isalpha() and name != "None")]
+    top = {
+        "partitions": {name: {"strategy": "iid"} for name in grid["partitions"]},
+        "setups": {
+            name: {"fraction": 1.0, "rounds": 3, **({} if name.isdigit() else {"clients": 2})}
+            for name in grid["clients"]
+        },
+        "models": {name: {"posterior": "variational"} for name in grid["models"]},
+        "aggregators": {name: {"file": str(rule)} for name in grid["aggregators"]},
+    }
+    plan = fabricated_run.plan(tmp_path, samples=100, top=top, seeds=[0, 1], **grid)
+    fabricated_run.make(plan)
+    write_merged(plan, tidy(plan))
+    again = read_merged(plan)
+    for column in ("dataset", "partition", "clients", "model", "aggregator"):
+        assert again[column].tolist() == [getattr(cell, column) for cell in plan.cells]
+    summaries = {name: prepared.read_summary(plan.paths.data(name)) for name in grid["datasets"]}
+    tables = {table.name: table for table in make_tables(plan, again, summaries)}
+    assert tables.keys() == {*(f"results{name}" for name in grid["clients"]), "spread", "datasets"}
+    for table in tables.values():
+        values = [value for _, rows in table.blocks for _, row in rows for value in row]
+        assert len(values) >= 3
+        assert all(isinstance(value, str) or value.seeds == 2 for value in values), table.name
+        assert MISSING not in to_markdown(table).rpartition("\n\n")[0]
+    _, rows = tables[f"results{grid['clients'][0]}"].blocks[0]
+    first = rows[0][1][0]
+    finals = [json.loads(plan.paths.evaluation(cell).read_text(encoding="utf-8"))["final"] for cell in plan.cells[:2]]
+    assert isinstance(first, Entry)
+    assert first.mean == pytest.approx((finals[0]["accuracy"] + finals[1]["accuracy"]) / 2)
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "empty": (lambda path: path.write_bytes(b""), "is no valid JSON"),
-    "truncated": (lambda path: path.write_bytes(path.read_bytes()[:200]), "is no valid JSON"),
-    "binary": (lambda path: path.write_bytes(b"\xff\xfe\x00"), "is no valid JSON"),
-    "a list": (lambda path: path.write_text("[1, 2]"), "is no result of a cell"),
-    "null": (lambda path: path.write_text("null"), "is no result of a cell"),
-    "foreign": (lambda path: path.write_text('{"accuracy": 99.0}'), "is no result of a cell"),
-    "foreign fields": (lambda path: path.write_text('{"environment": 3, "cell": []}'), "is no result of a cell"),
-    "nested deeply": (lambda path: path.write_text("[" * 100_000), "is no valid JSON"),
-    "not a number": (lambda path: path.write_text('{"environment": {"checksum": NaN}}'), "is no valid JSON"),
-    "edited": (
-        lambda path: path.write_text(path.read_text(encoding="utf-8").replace('"diverged": null', '"diverged": false')),
-        "was changed after it was written",
+    "empty": (lambda path: path.write_bytes(b""), "is not valid JSON"),
+    "truncated": (lambda path: path.write_bytes(path.read_bytes()[:200]), "is not valid JSON"),
+    "binary": (lambda path: path.write_bytes(b"\xff\xfe\x00"), "is not valid JSON"),
+    "a list": (lambda path: path.write_text("[1, 2]"), "is not the {kind} of a cell"),
+    "null": (lambda path: path.write_text("null"), "is not the {kind} of a cell"),
+    "foreign": (lambda path: path.write_text('{"accuracy": 99.0}'), "is not the {kind} of a cell"),
+    "foreign fields": (
+        lambda path: path.write_text('{"environment": 3, "cell": []}'),
+        "is not the {kind} of a cell",
     ),
+    "nested deeply": (lambda path: path.write_text("[" * 100_000), "is not valid JSON"),
+    "not a number": (lambda path: path.write_text('{"environment": {"checksum": NaN}}'), "is not valid JSON"),
+    "edited": (lambda path: path.write_text(path.read_text().replace(": null", ": false", 1)), "was changed after"),
     "a number edited": (lambda path: path.write_text(path.read_text().replace("8", "9", 1)), "was changed after"),
     "an entry added": (lambda path: path.write_text(path.read_text().replace("{", '{"x": 1,', 1)), "was changed after"),
     "without a checksum": (
-        lambda path: path.write_text(path.read_text(encoding="utf-8").replace("checksum", "check")),
-        "is no result of a cell",
+        lambda path: path.write_text(path.read_text().replace("checksum", "check")),
+        "is not the {kind} of a cell",
     ),
 }
 
 
+@pytest.mark.parametrize("kind", ["result", "evaluation"])
 @pytest.mark.parametrize("case", DAMAGE)
-def test_damaged_and_foreign_results_are_named(plan: Plan, case: str) -> None:
+def test_damaged_and_foreign_files_are_named(plan: Plan, case: str, kind: str) -> None:
     damage, words = DAMAGE[case]
     cell = plan.cells[3]
-    path = plan.result_file(cell)
+    path = getattr(plan.paths, kind)(cell)
     whole = path.read_bytes()
     damage(path)
     assert path.read_bytes() != whole
     with pytest.raises(DataError) as caught:
-        read_result(path, cell)
-    assert "\n" not in str(caught.value)
-    assert str(path) in str(caught.value)
-    assert words in str(caught.value)
-    assert "delete it and run snakemake again" in str(caught.value)
+        READERS[kind](path, cell)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(str(path))
+    assert words.format(kind=kind) in message
+    assert message.endswith("delete it and run snakemake again")
+
+
+@pytest.mark.parametrize("kind", ["result", "evaluation"])
+def test_the_file_of_another_cell_is_refused(plan: Plan, kind: str) -> None:
+    first, second = (getattr(plan.paths, kind)(cell) for cell in plan.cells[:2])
+    first.write_bytes(second.read_bytes())
+    with pytest.raises(DataError, match=f"holds the {kind} of another cell") as caught:
+        READERS[kind](first, plan.cells[0])
+    assert str(first) in str(caught.value)
+
+
+# A change, and what the refusal names. The checksum is right: what is wrong is the content.
+WRONG: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
+    "no accuracy": ("result", lambda content: content["rounds"][2].pop("accuracy"), "accuracy"),
+    "more than 100%": ("result", lambda content: content["rounds"][2].update(accuracy=101.0), "accuracy"),
+    "a round is missing": ("result", lambda content: content["rounds"].pop(), "rounds: must be"),
+    "an unknown field": ("result", lambda content: content.update(final={}), "final: unknown field"),
+    "a text for a number": ("result", lambda content: content["rounds"][0].update(nll="1"), "nll"),
+    "times are missing": ("result", lambda content: content["timing"]["train_seconds"].pop(), "train_seconds"),
+    "diverged too late": (
+        "result",
+        lambda content: content.update(diverged={"round": 13, "client": None, "reason": ""}),
+        "diverged.round",
+    ),
+    "a spread without a posterior": (
+        "result",
+        lambda content: content["rounds"][0].update(spread=1.0),
+        "spread: methods with a posterior",
+    ),
+    "no final": ("evaluation", lambda content: content.update(final=None), "final, reliability, clients: all or none"),
+    "too few bins": ("evaluation", lambda content: content["reliability"]["counts"].pop(), "must have 20 bins"),
+    "more right than there are": (
+        "evaluation",
+        lambda content: content["reliability"].update(
+            correct=[count + 1 for count in content["reliability"]["counts"]]
+        ),
+        "exceeds counts",
+    ),
+    "another accuracy": (
+        "evaluation",
+        lambda content: content["final"].update(accuracy=content["final"]["accuracy"] - 1),
+        "is of another accuracy",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_whole_file_of_the_wrong_form_is_refused(plan: Plan, case: str) -> None:
+    kind, change, words = WRONG[case]
+    cell = plan.cells[0]
+    path = getattr(plan.paths, kind)(cell)
+    content = json.loads(path.read_text(encoding="utf-8"))
+    change(content)
+    content["environment"]["checksum"] = checksum(content)
+    path.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(DataError) as caught:
-        collect(plan)
-    assert str(path) in str(caught.value)
-    frame, stale = collect(plan, partial=True)
-    assert len(frame) == len(plan.cells) - 1
-    assert [item.path for item in stale] == [path]
-
-
-def test_a_missing_result_is_named_and_left_out_of_partial_tables(plan: Plan) -> None:
-    path = plan.result_file(plan.cells[0])
-    path.unlink()
-    with pytest.raises(DataError, match="there is no result") as caught:
-        collect(plan)
-    assert str(path) in str(caught.value)
-    frame, stale = collect(plan, partial=True)
-    assert len(frame) == len(plan.cells) - 1
-    assert stale == []
-
-
-def test_the_result_of_another_cell_is_refused(plan: Plan) -> None:
-    first, second = plan.cells[:2]
-    plan.result_file(first).write_bytes(plan.result_file(second).read_bytes())
-    with pytest.raises(DataError, match="holds the result of another cell") as caught:
-        collect(plan)
-    assert str(plan.result_file(first)) in str(caught.value)
-
-
-def test_a_whole_result_of_the_wrong_form_is_refused(plan: Plan) -> None:
-    def without_accuracy(result: dict[str, Any]) -> None:
-        del result["final"]["accuracy"]
-
-    path = rewrite(plan, plan.cells[0], without_accuracy)
-    with pytest.raises(DataError, match="accuracy") as caught:
-        collect(plan)
-    assert str(path) in str(caught.value)
-
-
-def test_results_of_other_settings_are_stale(plan: Plan) -> None:
-    # The population concerns PPA alone.
-    _, stale = collect(with_settings(plan, posterior={"ppa_population": 77}))
-    assert {item.path for item in stale} == {plan.result_file(cell) for cell in plan.cells if cell.aggregator == "PPA"}
-    assert {item.reason for item in stale} == {"other settings (posterior.ppa_population 1000 -> 77)"}
-    _, stale = collect(with_settings(plan, training={"learning_rate": 0.5}))
-    assert len(stale) == len(plan.cells)
-
-
-def test_results_of_other_code_are_stale(plan: Plan) -> None:
-    path = rewrite(plan, plan.cells[2], lambda result: result.update(fingerprint="0123456789abcdef"))
-    _, stale = collect(plan)
-    assert [item.path for item in stale] == [path]
-    assert "other code" in stale[0].reason
-
-
-def test_results_of_other_data_are_stale(plan: Plan) -> None:
-    path = rewrite(plan, plan.cells[2], lambda result: result["data"].update(dataset="f" * 64))
-    _, stale = collect(plan)
-    assert [item.path for item in stale] == [path]
-    assert "other data" in stale[0].reason
-
-
-def test_new_data_makes_all_its_results_stale(plan: Plan) -> None:
-    summary = arrays.summary_file(plan.data_file("synthetic"))
-    described = json.loads(summary.read_text(encoding="utf-8"))
-    summary.write_text(json.dumps({**described, "sha256": "e" * 64}), encoding="utf-8")
-    _, stale = collect(plan)
-    assert len(stale) == len(plan.cells)
-
-
-def test_stale_results_are_listed_with_what_to_do(plan: Plan) -> None:
-    _, stale = collect(with_settings(plan, training={"learning_rate": 0.5}))
-    text = describe_stale(stale * 5)
-    assert text.startswith("30 result(s)")
-    assert text.count("other settings (training.learning_rate 0.01 -> 0.5)") == 20
-    assert "and 10 more" in text
-    assert "Run snakemake again to train these cells anew" in text
-    assert all(str(item.path) in text for item in stale)
+        READERS[kind](path, cell)
+    message = str(caught.value)
+    assert str(path) in message and words in message and "\n" not in message
 
 
 def test_diverged_cells_are_rows_without_final_numbers(plan: Plan) -> None:
     cell = plan.cells[0]
-    write_result(plan.result_file(cell), fabricated_run.result(plan, cell, diverged=True))
-    frame, stale = collect(plan)
-    assert stale == []
-    assert frame["diverged"].tolist() == [True] + [False] * (len(plan.cells) - 1)
-    assert pd.isna(frame["accuracy"][0])
+    fabricated_run.make(plan, wanted=lambda other: other == cell, diverged=[cell])
+    found = tidy(plan)
+    assert found["diverged"].tolist() == [True] + [False] * (len(plan.cells) - 1)
+    assert found.loc[0, list(METRICS)].isna().all()
+    assert found.loc[0, "rounds"] == 4
+    assert not found.loc[1:, ["accuracy", "ece", "nll"]].isna().any().any()

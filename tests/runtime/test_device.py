@@ -24,7 +24,7 @@ from bflp.runtime import device
 from bflp.runtime.device import Gpu, claimed_device
 device.SECONDS_BETWEEN_TRIES = 0.05
 gpus = [Gpu(f"cuda:{index}", identity) for index, identity in enumerate(sys.argv[3].split(","))]
-with claimed_device("auto", int(sys.argv[2]), lambda: gpus, Path(sys.argv[1])) as name:
+with claimed_device("auto", int(sys.argv[2]), lambda: gpus, Path(sys.argv[1])) as (name, why):
     print(name, flush=True)
     sys.stdin.read()
 """
@@ -122,9 +122,9 @@ def test_the_cpu_needs_no_place(tmp_path: Path) -> None:
     def asked() -> list[Gpu]:
         raise AssertionError("nobody is to ask for GPUs")
 
-    with claimed_device("cpu", 1, asked, tmp_path) as name:
+    with claimed_device("cpu", 1, asked, tmp_path) as (name, _):
         assert name == "cpu"
-    with claimed_device("auto", 1, none, tmp_path) as name:
+    with claimed_device("auto", 1, none, tmp_path) as (name, _):
         assert name == "cpu"
     with pytest.raises(UserError, match="no CUDA device here"), claimed_device("cuda", 1, none, tmp_path):
         pass
@@ -134,7 +134,8 @@ def test_the_cpu_needs_no_place(tmp_path: Path) -> None:
 def test_no_torch_where_there_is_no_driver() -> None:
     if any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd"))):
         pytest.skip("there is a driver here")
-    code = "import sys; from bflp.runtime.device import visible_gpus; assert not visible_gpus() and 'torch' not in sys.modules"
+    asked = "import sys; from bflp.runtime.device import visible_gpus"
+    code = f"{asked}; assert not visible_gpus() and 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True)
 
 
@@ -155,7 +156,7 @@ def test_visible_devices_are_what_torch_says(monkeypatch: pytest.MonkeyPatch) ->
 
     uuids = ["uuid-5", "uuid-2", "uuid-7"]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(device.os.path, "exists", lambda path: True)
+    monkeypatch.setattr(os.path, "exists", lambda path: True)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: Properties(uuids[index]))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import fcntl
+import json
 import os
 import signal
 import subprocess
@@ -13,10 +14,14 @@ import psutil
 import pytest
 
 from bflp.errors import UserError
+from bflp.grid.paths import Paths
+from bflp.runtime import progress
 from bflp.runtime.checkpoint import Checkpoints
+from bflp.runtime.lock import only_one
 from bflp.runtime.termination import Terminated
 
 ROOT = Path(__file__).resolve().parents[2]
+EVALUATION = {"settings": {"ece_bins": 20, "monte_carlo_samples": 2}, "fingerprint": "0" * 16}
 ROUNDS = {"setups": {4: {"fraction": 0.75, "rounds": 6}}}
 
 
@@ -28,9 +33,9 @@ def stop_after(monkeypatch):
         save = Checkpoints.save
         done = []
 
-        def save_and_stop(self, progress):
-            save(self, progress)
-            if progress.round == round_ and not done:
+        def save_and_stop(self, reached):
+            save(self, reached)
+            if reached.round == round_ and not done:
                 done.append(round_)
                 raise Terminated(signal.SIGTERM)
 
@@ -40,11 +45,11 @@ def stop_after(monkeypatch):
 
 
 def interrupted(tiny, job, name="cell", processes=1):
-    """The checkpoints that a run leaves which is stopped."""
+    """Run a cell that is stopped; return the checkpoints that are there."""
     with pytest.raises(Terminated):
         tiny.run(job, name, processes)
     assert not (tiny.folder / f"{name}.json").exists()
-    return sorted(tiny.checkpoints(name).glob("*.safetensors"))
+    return sorted(tiny.kept(name).glob("*.checkpoint.safetensors"))
 
 
 @pytest.mark.parametrize(
@@ -54,14 +59,12 @@ def test_a_stopped_cell_goes_on_to_the_same_result(tiny, stop_after, model, aggr
     job = tiny.job(model, aggregator, **ROUNDS)
     _, *expected = tiny.run(job, "straight")
     stop_after(4)
-    files = interrupted(tiny, job, processes=processes)
-    assert [file.name for file in files] == ["round00000003.safetensors", "round00000004.safetensors"]
+    assert len(interrupted(tiny, job, processes=processes)) == 1
     result, *found = tiny.run(job, processes=3 - processes)
     assert found == expected
     assert result["environment"]["resumed_at"] == [4]
     assert [len(result["timing"][f"{part}_seconds"]) for part in ("train", "aggregation", "evaluation")] == [6, 6, 6]
     assert result["timing"]["total_seconds"] > sum(result["timing"]["train_seconds"])
-    assert not tiny.checkpoints().exists()
 
 
 def test_resumed_twice(tiny, stop_after):
@@ -76,19 +79,19 @@ def test_resumed_twice(tiny, stop_after):
     assert result["environment"]["resumed_at"] == [2, 5]
 
 
-def test_a_damaged_checkpoint_costs_one_round(tiny, stop_after, capsys):
+def test_a_damaged_checkpoint_means_the_start(tiny, stop_after, capsys):
     job = tiny.job(**ROUNDS)
     _, *expected = tiny.run(job, "straight")
     stop_after(4)
-    newest = interrupted(tiny, job)[-1]
-    content = bytearray(newest.read_bytes())
+    (file,) = interrupted(tiny, job)
+    content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
-    newest.write_bytes(content)
+    file.write_bytes(content)
     capsys.readouterr()
     result, *found = tiny.run(job)
     assert found == expected
-    assert result["environment"]["resumed_at"] == [3]
-    assert f"{newest} is damaged" in capsys.readouterr().err
+    assert result["environment"]["resumed_at"] == []
+    assert f"{file} is damaged" in capsys.readouterr().err
 
 
 def other_settings(tiny, job):
@@ -100,23 +103,72 @@ def other_code(tiny, job):
 
 
 @pytest.mark.parametrize("other", [other_settings, other_code])
-def test_a_checkpoint_of_other_settings_or_code_is_not_used(tiny, stop_after, capsys, other):
+def test_each_goes_on_from_its_own_checkpoint(tiny, stop_after, other):
+    """Interrupted, run with other settings or code and interrupted, and back: nothing of either is lost."""
     job = tiny.job(**ROUNDS)
     other_job = other(tiny, job)
-    _, *expected = tiny.run(other_job, "straight")
+    _, *expected = tiny.run(job, "straight")
+    _, *other_expected = tiny.run(other_job, "other")
     stop_after(4)
     interrupted(tiny, job)
-    capsys.readouterr()
-    result, *found = tiny.run(other_job)
+    stop_after(2)
+    assert len(interrupted(tiny, other_job)) == 2
+    result, *found = tiny.run(job)
     assert found == expected
-    assert result["environment"]["resumed_at"] == []
-    assert "of another settings, code or data: not used" in capsys.readouterr().err
+    assert result["environment"]["resumed_at"] == [4]
+    result, *found = tiny.run(other_job)
+    assert found == other_expected
+    assert result["environment"]["resumed_at"] == [2]
+
+
+# Going back to what was finished, and going farther
+
+
+def test_what_is_finished_is_put_back_without_training(tiny, monkeypatch, capsys):
+    job, other_job = tiny.job(**ROUNDS), other_settings(tiny, None)
+    first = tiny.run(job)
+    assert tiny.run(other_job)[1:] != first[1:]
+    # Snakemake deletes outputs before it runs a job again.
+    for name in ("cell.json", "cell.safetensors"):
+        (tiny.folder / name).unlink()
+    monkeypatch.setattr("bflp.runtime.cell.run", lambda *arguments: pytest.fail("it trains"))
+    assert tiny.run(job) == first
+    assert "put back what was trained before" in capsys.readouterr().err
+
+
+def test_a_damaged_kept_result_is_not_put_back(tiny):
+    job = tiny.job(**ROUNDS)
+    first = tiny.run(job)
+    for file in tiny.kept().glob("*.json"):
+        content = file.read_text()
+        file.unlink()
+        file.write_text(content.replace("0", "1", 3))
+    (tiny.folder / "cell.json").unlink()
+    again = tiny.run(job)
+    assert again[1:] == first[1:]
+    assert again[0]["environment"]["resumed_at"] == [6]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("every", [1, 4])
+def test_more_rounds_go_on_from_fewer(tiny, processes, every):
+    """The shorter run evaluates its last round, 3, in any case; one of six rounds every 4 would not have."""
+
+    def job(rounds):
+        return tiny.job(setups={4: {"fraction": 0.75, "rounds": rounds}}, evaluation={"every": every})
+
+    _, *expected = tiny.run(job(6), "straight")
+    tiny.run(job(3))
+    result, *found = tiny.run(job(6), processes=processes)
+    assert found == expected
+    assert result["environment"]["resumed_at"] == [3]
+    assert tiny.run(job(3))[0]["environment"]["resumed_at"] == []
 
 
 def test_a_second_process_is_told_so(tiny):
-    folder = tiny.checkpoints()
-    folder.mkdir(parents=True)
-    with (folder / "lock").open("w") as held:
+    lock = tiny.files().progress.with_suffix(".lock")
+    lock.parent.mkdir(parents=True)
+    with lock.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(
             UserError, match=r"^tiny/uneven/4/FVBWA/EAA/seed5 is being trained by another process already"
@@ -125,16 +177,36 @@ def test_a_second_process_is_told_so(tiny):
     tiny.run(tiny.job())  # the lock is free when its holder is gone
 
 
+@pytest.mark.parametrize("fail", [{"learning_rate": 1e20}, "rule"])
+def test_a_hopeless_failure_is_not_tried_twice(tiny, fail, monkeypatch):
+    if fail == "rule":
+        file = tiny.folder / "mine.py"
+        file.write_text("def aggregate(a, b, c, settings, generator):\n    raise ValueError('no')\n")
+        job = tiny.job("FVBA", "MINE", aggregators={"MINE": {"file": str(file)}})
+    else:
+        job = tiny.job("FED", training=fail)
+    with pytest.raises(UserError) as first:
+        tiny.run(job)
+    with monkeypatch.context() as patch:
+        patch.setattr("bflp.runtime.cell.run", lambda *arguments: pytest.fail("it tries again"))
+        with pytest.raises(UserError, match="trying again would end in the same way") as second:
+            tiny.run(job, attempt=2)
+        assert str(first.value) in str(second.value)
+    # Started by a person again it is tried; so is a job of other settings.
+    with pytest.raises(UserError):
+        tiny.run(job, attempt=1)
+    tiny.run(tiny.job("FED"), attempt=2)
+
+
 # The program itself, as the workflow starts it
 
 
 def start(tiny, job_text, processes):
     arguments = ["--job", job_text, "--processes", str(processes), "--device", "cpu"]
-    arguments += ["--checkpoint", '{"rounds": 1, "seconds": 0}', "--checkpoint-folder", tiny.checkpoints()]
-    arguments += ["--data", tiny.data_file, "--partition", tiny.partition_file]
-    arguments += ["--result", tiny.folder / "cell.json", "--model", tiny.folder / "cell.safetensors"]
+    arguments += ["--checkpoint-seconds", "0", "--evaluation", json.dumps({**EVALUATION, "ood_file": None})]
+    arguments += ["--data", tiny.data_file, "--partition", tiny.partition_file, "--results", tiny.folder / "program"]
     return subprocess.Popen(
-        [sys.executable, ROOT / "workflow" / "scripts" / "train.py", *arguments],
+        [sys.executable, ROOT / "workflow" / "scripts" / "run.py", "train", *arguments],
         cwd=ROOT,
         stderr=subprocess.PIPE,
         text=True,
@@ -162,7 +234,13 @@ def test_a_killed_program_goes_on_to_the_same_result(tiny, how):
     _, *expected = tiny.run(job, "straight")
     process = start(tiny, text, processes=1 if how == signal.SIGTERM else 2)
     try:
-        wait_for(lambda: len(list(tiny.checkpoints().glob("round*"))) >= 2 or process.poll() is not None, "checkpoints")
+        paths = Paths(tiny.folder / "program", Path())
+        progress_file = paths.progress(job.cell)
+
+        def rounds_done():
+            return process.poll() is not None or progress.read(progress_file).get("round", 0) >= 2
+
+        wait_for(rounds_done, "rounds")
         process.send_signal(how)
         _, errors = process.communicate(timeout=60)
     finally:
@@ -173,10 +251,11 @@ def test_a_killed_program_goes_on_to_the_same_result(tiny, how):
         assert "Traceback" not in errors
     else:
         assert process.returncode == -signal.SIGKILL
+    paths.kept.rename(tiny.kept())
     result, *found = tiny.run(job)
     assert found == expected
     assert len(result["environment"]["resumed_at"]) == 1
-    assert 2 <= result["environment"]["resumed_at"][0] < 40
+    assert 1 <= result["environment"]["resumed_at"][0] < 40
 
 
 def test_workers_end_with_their_parent_and_its_lock_is_free(tiny):
@@ -194,8 +273,9 @@ def test_workers_end_with_their_parent_and_its_lock_is_free(tiny):
 
         wait_for(in_training, "workers in training")
         children = parent.children(recursive=True)
-        with pytest.raises(UserError, match=rf"is being trained by process {process.pid} on .* already"):
-            tiny.run(tiny.job())
+        lock = Paths(tiny.folder / "program", Path()).progress(tiny.job().cell).with_suffix(".lock")
+        with pytest.raises(UserError, match=rf"by process {process.pid} on .* already"), only_one(lock, "the cell"):
+            pass
         os.kill(process.pid, signal.SIGKILL)
         assert process.wait(timeout=30) == -signal.SIGKILL
         wait_for(lambda: not any(map(alive, children)), "end of the workers", seconds=15)

@@ -5,6 +5,8 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -12,9 +14,11 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
+from bflp.engine.work import Train
 from bflp.errors import UserError
 from bflp.partition import files
 from bflp.runtime import pool
+from bflp.runtime.train import HopelessError
 
 ENDLESS = {"local_epochs": 2**31 - 1}
 
@@ -62,10 +66,13 @@ def test_another_seed_is_another_result(tiny):
     """With the same data and split: initial model, client draws, shuffling and noise follow the seed."""
     _, _, model = tiny.run(tiny.job(), "one")
     partition = files.load(tiny.partition_file)
-    other_file = tiny.folder / "seed6.npz"
-    files.save(dataclasses.replace(partition, job={**partition.job, "seed": 6}), np.zeros(120, dtype=int), other_file)
-    job = dataclasses.replace(tiny.job(), cell={**tiny.job().cell, "seed": 6}, partition_file=other_file)
-    assert tiny.run(job, "other")[2] != model
+    files.save(
+        dataclasses.replace(partition, job={**partition.job, "seed": 6}),
+        np.zeros(120, dtype=int),
+        tiny.folder / "seed6.npz",
+    )
+    job = dataclasses.replace(tiny.job(), cell=dataclasses.replace(tiny.job().cell, seed=6))
+    assert tiny.run(job, "other", partition=tiny.folder / "seed6.npz")[2] != model
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -111,7 +118,7 @@ def test_a_worker_that_dies_between_two_rounds(tiny, monkeypatch):
     run = pool.PoolExecutor.run
 
     def kill_and_run(self, vector, tasks):
-        if tasks[0][:2] == ("train", 2):
+        if isinstance(tasks[0], Train) and tasks[0].round == 2:
             self.processes[1].kill()
             self.processes[1].join()
         return run(self, vector, tasks)
@@ -121,19 +128,20 @@ def test_a_worker_that_dies_between_two_rounds(tiny, monkeypatch):
         tiny.run(tiny.job(), processes=2)
 
 
-def test_workers_that_can_not_start(tiny):
+def test_workers_that_cannot_start(tiny):
     """Their reason is that the data are gone; the parent says which process and that it was starting."""
-    job = dataclasses.replace(tiny.job(), data_file=tiny.folder / "gone.npz")
-    with pytest.raises(pool.WorkerFailedError, match=r"exit code 1.*its start"), pool.pool(job, 2):
+    assignment = tiny.assignment(tiny.job())
+    work = assignment.work()
+    gone = dataclasses.replace(assignment, data_file=tiny.folder / "gone.npz")
+    with pytest.raises(pool.WorkerFailedError, match=r"exit code 1.*its start"), pool.executor(gone, work, 2):
         pass
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_divergence_stops_the_cell_and_names_client_and_round(tiny, processes):
     job = tiny.job("FED", training={"learning_rate": 1e20})
-    with pytest.raises(pool.DivergedError, match=r"round 1, client \d: .*learning_rate") as raised:
+    with pytest.raises(HopelessError, match=r"round 1, client \d: .*learning_rate"):
         tiny.run(job, processes=processes)
-    assert raised.value.round == 1
     assert not (tiny.folder / "cell.json").exists()
 
 
@@ -151,4 +159,24 @@ def test_the_result_file_is_valid_json_of_one_line_per_round(tiny):
     result, *_ = tiny.run(tiny.job())
     lines = (tiny.folder / "cell.json").read_text().splitlines()
     assert sum('"accuracy":' in line and '"round":' in line for line in lines) == 3
-    assert json.loads("\n".join(lines)) == result
+    assert json.loads("\n".join(lines)).items() <= result.items()
+
+
+@pytest.mark.parametrize("processes", [2])
+def test_a_long_folder_for_temporary_files(tiny, processes, monkeypatch):
+    """Clusters have such: with it a socket's path would be longer than the system allows."""
+    folder = tiny.folder / ("long" * 30)
+    folder.mkdir()
+    code = (
+        "import sys, tempfile; from pathlib import Path; import tiny_federation as t\n"
+        "if __name__ == '__main__':\n"
+        "    assert len(tempfile.gettempdir()) > 120\n"
+        f"    tiny = t.TinyFederation(Path({str(tiny.folder)!r})); tiny.run(tiny.job(), 'long', {processes})\n"
+    )
+    (tiny.folder / "program.py").write_text(code)
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, tiny.folder / "program.py"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert tiny.read("long")[1:] == tiny.run(tiny.job(), "short")[1:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,14 +13,32 @@ import yaml
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from snakemake.utils import update_config
 
+from bflp.datasets import registry
 from bflp.errors import ConfigError
-from bflp.settings.schema import Settings, load, overlaid, read_file
+from bflp.settings.schema import Settings, Training, identity
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAPER: dict[str, Any] = yaml.safe_load((PROJECT / "config.yaml").read_text(encoding="utf-8"))
 NAN, INFINITY = float("nan"), float("inf")
+SETUP_10 = {"clients": 10, "fraction": 1.0, "rounds": 3}
+HALF = {"clients": 100, "fraction": 0.5, "rounds": 500}
+
+
+RULE = """
+from dataclasses import dataclass
+from typing import Annotated
+from annotated_types import Ge
+from bflp.aggregators import AggregationSettings
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(AggregationSettings):
+    strength: Annotated[float, Ge(0)] = 1.0
+    steps: int = 3
+
+def aggregate(means, log_variances, weights, settings, generator):
+    return weights @ means, weights @ log_variances
+"""
 
 
 def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
@@ -45,7 +64,7 @@ def test_the_papers_config_is_valid() -> None:
     settings = Settings.parse(PAPER)
     assert settings.grid.seeds == [0, 1, 2, 3, 4]
     assert settings.training.learning_rate == 0.01
-    assert settings.setups[100].fraction == 0.1
+    assert settings.setup("100").fraction == 0.1
 
 
 @pytest.mark.parametrize(
@@ -65,16 +84,17 @@ def test_the_papers_config_is_valid() -> None:
         ((3,), 1, ["3"]),
         ((None,), 1, ["None"]),
         # Misspelt names, with the nearest right one.
-        (("grid", "models"), ["FEDAGV"], ["grid.models.0", "'FEDAGV'", "did you mean 'FEDAVG'", "FVBWA"]),
-        (("grid", "models"), ["fed"], ["grid.models.0", "'fed'", "did you mean 'FED'"]),
+        (("grid", "models"), ["FEDAGV"], ["grid.models", "'FEDAGV'", "did you mean 'FEDAVG'", "FVBWA"]),
+        (("grid", "models"), ["fed"], ["grid.models", "'fed'", "did you mean 'FED'"]),
         (("grid", "aggregators"), ["EEA"], ["grid.aggregators", "'EEA'", "did you mean 'EAA'"]),
         (("grid", "aggregators"), ["none"], ["grid.aggregators", "'none'"]),
+        (("tables", "metrics"), ["acuracy"], ["tables.metrics.0", "'acuracy'", "did you mean 'accuracy'"]),
         (("grid", "datasets"), ["cifar-10"], ["grid.datasets", "'cifar-10'", "did you mean 'cifar10'", "source:"]),
         (("grid", "partitions"), ["noniit"], ["grid.partitions", "'noniit'", "did you mean 'noniid'"]),
         (("partitions", "x"), {"strategy": "dirichelt"}, ["partitions.x.strategy", "did you mean 'dirichlet'"]),
         (("partitions", "x"), {"alpha": 1.0}, ["partitions.x.strategy", "is missing", "quantity"]),
         (("partitions", "x"), {"strategy": "dirichlet"}, ["partitions.x.alpha", "is missing"]),
-        (("datasets", "fmnst"), {}, ["datasets.fmnst", "did you mean 'fmnist'"]),
+        (("datasets", "fmnst"), {}, ["datasets", "'fmnst'", "did you mean 'fmnist'"]),
         (("device",), "gpu", ["device", "'gpu'", "cuda"]),
         (("aggregation",), "refrence", ["aggregation", "did you mean 'reference'"]),
         # Numbers out of range.
@@ -89,13 +109,12 @@ def test_the_papers_config_is_valid() -> None:
         (("setups", 10, "rounds"), 1.5, ["setups.10.rounds", "1.5"]),
         (("setups", 10, "fraction"), 1.01, ["setups.10.fraction", "less than or equal to 1", "1.01"]),
         (("setups", 10, "fraction"), 0, ["setups.10.fraction", "greater than 0"]),
-        (("setups", 0), {"fraction": 1, "rounds": 1}, ["setups.0", "greater than 0"]),
-        (("grid", "clients"), [0], ["grid.clients.0", "greater than 0"]),
-        (("grid", "clients"), [-10], ["grid.clients.0", "greater than 0"]),
-        (("grid", "clients"), [20], ["grid.clients", "20", "known: 10, 100", "setups"]),
+        (("setups", 0), {"fraction": 1, "rounds": 1}, ["setups.0.clients", "greater than 0"]),
+        (("grid", "clients"), [-10], ["grid.clients.0", "'-10'", "letters, digits"]),
+        (("grid", "clients"), [20], ["grid.clients", "'20'", "known: 10, 100", "setups"]),
         (("grid", "seeds"), [-1], ["grid.seeds.0", "greater than or equal to 0"]),
         (("grid", "seeds"), [2**32], ["grid.seeds.0", "less than"]),
-        (("posterior", "ppa_population"), 1, ["posterior.ppa_population"]),
+        (("aggregators", "PPA", "population"), 1, ["aggregators.PPA.population", "2"]),
         (("posterior", "log_variance", "bounds"), [8, -8], ["posterior.log_variance", "bounds", "lowest"]),
         (("posterior", "log_variance", "bounds"), [-8], ["posterior.log_variance.bounds"]),
         (("posterior", "log_variance", "bounds"), [-8, 8, 9], ["posterior.log_variance.bounds", "list of 2"]),
@@ -123,7 +142,11 @@ def test_the_papers_config_is_valid() -> None:
         (("partitions",), {}, ["partition", "'iid'", "known: none"]),
         (("partitions", "noniid"), None, ["partitions.noniid", "must be a mapping"]),
         (("grid",), {}, ["grid.datasets: is missing", "grid.seeds: is missing"]),
-        (("setups", "10"), {"fraction": 1, "rounds": 1}, ["setups", "10", "twice"]),
+        (("setups", 10, "clients"), 20, ["setups.10.clients", "20 contradicts"]),
+        (("setups", "half"), {"fraction": 0.5, "rounds": 1}, ["setups.half.clients", "is missing"]),
+        (("setups", "a b"), {"clients": 1, "fraction": 0.5, "rounds": 1}, ["setups.a b", "letters, digits"]),
+        (("partitions", True), {"strategy": "iid"}, ["partitions", "put it in quotes"]),
+        (("grid", "partitions"), [False], ["grid.partitions.0", "put it in quotes"]),
         # Names become folders and parts of commands.
         *((("grid", "datasets"), [name], ["datasets", "letters, digits"]) for name in ("x y", "a/b", "../x", "")),
         *((("datasets", name), {"source": "x"}, ["datasets", "letters"]) for name in ("$(id)", "a'b", 'a"b', "{a}")),
@@ -133,9 +156,35 @@ def test_the_papers_config_is_valid() -> None:
         *((("results_dir",), text, ["results_dir", "must be a path"]) for text in ("", " ", "a\nb", "~/x", "-x")),
         (("data_dir",), None, ["data_dir", "empty"]),
         (("datasets", "mine"), {"source": "`id`"}, ["datasets.mine.source", "must be a path"]),
-        (("aggregator_files",), {"MINE": "nowhere.py"}, ["aggregator_files.MINE", "no file nowhere.py"]),
-        (("aggregator_files",), {"eaa": "config.yaml"}, ["aggregator_files.eaa", "already"]),
-        (("aggregator_files",), {"a b": "config.yaml"}, ["aggregator_files", "'a b'"]),
+        (("aggregators", "MINE"), {"file": "nowhere.py"}, ["aggregators.MINE.file", "no file nowhere.py"]),
+        (("aggregators", "MINE"), {"strength": 1}, ["aggregators", "unknown 'MINE'", "file"]),
+        (("aggregators", "MINE"), {"file": "config.yaml", "x": 1}, ["aggregators.MINE", "config.yaml", "line"]),
+        (("aggregators", "MINE"), {"file": "a*b"}, ["aggregators.MINE.file", "must be a path"]),
+        (("aggregators", "PAA"), {}, ["aggregators", "did you mean 'PPA'"]),
+        (("aggregators", "eaa"), {"file": "config.yaml"}, ["aggregators.eaa.file", "already"]),
+        (("aggregators", "a-b"), {"file": "config.yaml"}, ["aggregators", "'a-b'", "letters, digits and _"]),
+        (("aggregators", "PPA", "populaton"), 1, ["aggregators.PPA.populaton", "did you mean 'population'"]),
+        (("aggregators", "PPA", "population"), True, ["aggregators.PPA.population", "true or false"]),
+        (("aggregators", "CF"), {"population": 5}, ["aggregators.CF.population", "unknown key"]),
+        # What earlier versions called it.
+        (("aggregator_files",), {}, ["aggregator_files: unknown key", "now `aggregators: {NAME: {file: ...}}`"]),
+        (("checkpoint",), {"rounds": 1}, ["checkpoint: unknown key", "now `checkpoint_seconds`"]),
+        (("posterior", "ppa_population"), 9, ["posterior.ppa_population: unknown key", "aggregators: {PPA:"]),
+        (("tables", "metrics"), ["adaptive_ece"], ["tables.metrics.0", "now `ace`"]),
+        # Out of distribution.
+        (("tables", "metrics"), ["ood_auroc"], ["tables.metrics", "ood_auroc", "out_of_distribution"]),
+        (("evaluation", "out_of_distribution"), "mnst", ["evaluation.out_of_distribution", "did you mean 'mnist'"]),
+        (("datasets", "svhn"), {"out_of_distribution": "x"}, ["datasets.svhn.out_of_distribution", "unknown 'x'"]),
+        (("evaluation", "final"), {"monte_carlo_samples": 0}, ["evaluation.final.monte_carlo_samples", "greater"]),
+        # Later settings.
+        (("training", "learning_rate_decay"), 0, ["training.learning_rate_decay", "greater than 0"]),
+        (("training", "learning_rate_decay"), 1.1, ["training.learning_rate_decay", "less than or equal to 1"]),
+        (("training", "clip_norm"), 0, ["training.clip_norm", "greater than 0"]),
+        (("partitions", "iid", "held_out"), 1, ["partitions.iid.held_out", "less than 1"]),
+        (("partitions", "noniid", "min_samples"), -1, ["partitions.noniid.min_samples", "greater than or equal to 0"]),
+        (("checkpoint_seconds",), -1, ["checkpoint_seconds", "greater than or equal to 0"]),
+        (("network",), "lenett", ["network.name", "did you mean 'lenet'"]),
+        (("network",), {"name": "lenet", "width": 3}, ["network.width", "unknown key"]),
     ],
 )
 def test_wrong_settings_are_named(path: tuple[Any, ...], value: Any, words: list[str]) -> None:
@@ -173,8 +222,13 @@ def test_what_is_no_mapping(config: Any) -> None:
     ("path", "value", "read"),
     [
         (("training", "learning_rate"), "1e-3", lambda settings: settings.training.learning_rate == 0.001),
-        (("grid", "clients"), ["10"], lambda settings: settings.grid.clients == [10]),
-        (("setups", 10, "fraction"), 1, lambda settings: settings.setups[10].fraction == 1.0),
+        (("grid", "clients"), ["10"], lambda settings: settings.grid.clients == ["10"]),
+        (("setups", 10, "fraction"), 1, lambda settings: settings.setup("10").fraction == 1.0),
+        (("partitions", 0.1), {"strategy": "iid"}, lambda settings: settings.partitions["0.1"].strategy == "iid"),
+        (("setups", "10"), {"rounds": 3}, lambda settings: vars(settings.setup("10")) == SETUP_10),
+        (("setups", "100-half"), HALF, lambda settings: settings.setup("100-half").clients == 100),
+        (("partitions", "noniid", "min_samples"), 0, lambda settings: settings.partitions["noniid"].min_samples == 0),
+        (("round_time", "clients"), 100, lambda settings: settings.round_time.clients == "100"),
         (("results_dir",), "my results//new/", lambda settings: settings.results_dir == "my results/new"),
         (("results_dir",), "./results", lambda settings: settings.results_dir == "results"),
         (("datasets", "cifar10"), {"augment": None}, lambda settings: settings.augment("cifar10") is None),
@@ -185,8 +239,74 @@ def test_what_is_read_generously(path: tuple[Any, ...], value: Any, read: Any) -
     assert read(Settings.parse(changed(path, value)))
 
 
+def test_own_rule_with_settings(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(RULE, encoding="utf-8")
+    config = changed(("aggregators", "MINE"), {"file": str(file), "strength": 2})
+    config["grid"]["aggregators"] = ["MINE", "PPA", "CF"]
+    settings = Settings.parse(config)
+    assert settings.aggregators["MINE"].file == str(file)
+    # As given, or by default.
+    assert settings.rule("MINE")[1] == {"strength": 2.0, "steps": 3}
+    assert (settings.rule("PPA")[1], settings.rule("CF")[1]) == ({"population": 1000}, {})
+    assert (settings.rule_file("MINE"), settings.rule_file("PPA")) == (str(file), None)
+    config["aggregators"]["MINE"]["strength"] = -1
+    assert "aggregators.MINE.strength: must be greater than or equal to 0 (is -1)" in message(config)
+
+
+def built_in_with_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, shape in (("fmnist", (1, 28, 28)), ("mnist", (1, 28, 28)), ("cifar10", (3, 32, 32))):
+        about = SimpleNamespace(image_shape=shape, train_size=50000, augment=None)
+        monkeypatch.setitem(registry.BUILT_IN, name, about)
+
+
+def test_out_of_distribution_set_of_another_image_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    built_in_with_shapes(monkeypatch)
+    config = changed(("evaluation", "out_of_distribution"), "cifar10")
+    config["grid"]["datasets"] = ["fmnist"]
+    assert "images of cifar10 are 3x32x32, but those of fmnist 1x28x28" in message(config)
+    # The data set's own wins, also where it says none.
+    config["datasets"] = {"fmnist": {"out_of_distribution": "mnist"}}
+    assert Settings.parse(config).out_of_distribution("fmnist") == "mnist"
+    config["datasets"] = {"fmnist": {"out_of_distribution": None}}
+    assert Settings.parse(config).out_of_distribution("fmnist") is None
+
+
+def test_one_out_of_distribution_set_serves_the_tables() -> None:
+    config = changed(("datasets", "fmnist"), {"out_of_distribution": "mnist"})
+    config["tables"]["metrics"] = ["ood_auroc"]
+    settings = Settings.parse(config)
+    assert (settings.out_of_distribution("fmnist"), settings.out_of_distribution("svhn")) == ("mnist", None)
+
+
+def test_identity_leaves_out_what_is_neutral() -> None:
+    before = {
+        "local_epochs": 10,
+        "batch_size": 64,
+        "learning_rate": 0.01,
+        "momentum": 0.9,
+        "weight_decay": 1e-5,
+    }
+    assert identity(Training()) == before
+    assert identity(Training(learning_rate_decay=1, clip_norm=None)) == before
+    assert identity(Training(learning_rate_decay=0.5)) == {**before, "learning_rate_decay": 0.5}
+    assert identity(Training(clip_norm=2)) == {**before, "clip_norm": 2.0}
+    settings = Settings.parse(changed(("partitions", "iid"), {"strategy": "iid", "seed": 0}))
+    # Seed 0 is a seed, unlike none.
+    assert identity(settings.partitions["iid"]) == {"strategy": "iid", "seed": 0}
+    assert identity(settings.partitions["noniid"]) == {"strategy": "dirichlet", "alpha": 0.5, "min_samples": 10}
+    assert identity(settings.posterior) == {
+        "prior": {"mean": 0.0, "standard_deviation": 1.0},
+        "log_variance": {"initial": -9.0, "bounds": [-8.0, 8.0], "enforce": "clamp"},
+    }
+
+
 def test_canonical_text_holds_all_settings() -> None:
-    for config in (PAPER, changed(("datasets", "mine"), {"source": "x.npz", "augment": {"flip_probability": 0.5}})):
+    for config in (
+        PAPER,
+        FULL,
+        changed(("datasets", "mine"), {"source": "x.npz", "augment": {"flip_probability": 0.5}}),
+    ):
         settings = Settings.parse(config)
         assert Settings.parse(json.loads(settings.canonical())) == settings
 
@@ -200,7 +320,9 @@ SCALARS = st.one_of(
     st.integers(-3, 101),
     st.floats(),
     st.text(max_size=8),
-    st.sampled_from(["iid", "dirichlet", "FED", "FVBA", "EAA", "fmnist", "mine", "auto", "{x}", "../x", "1e-5", "10"]),
+    st.sampled_from(
+        ["iid", "dirichlet", "FED", "FVBA", "EAA", "fmnist", "auto", "{x}", "../x", "1e-5", "10", "adam", "base"]
+    ),
     st.dates(),
 )
 JUNK = st.recursive(
@@ -215,13 +337,18 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(place for key, child in items for place in _places(child, (*path, key)))]
 
 
-PLACES = [place for place in _places(PAPER) if place]
+METHODS = {
+    "A": {"base": "FVBA", "posterior": {"prior": {"mean": 1}}, "training": {"momentum": 0}, "aggregators": ["EAA"]},
+    "B": {"base": "A", "optimiser": {"name": "adam", "betas": [0.9, 0.99]}, "algorithm": "fedavg", "network": "lenet"},
+}
+FULL = {**PAPER, "models": METHODS}
+PLACES = [place for place in _places(FULL) if place]
 
 
 @st.composite
 def mutated(draw: st.DrawFn) -> Any:
-    """The paper's config after up to four random changes: a value replaced, a key removed, renamed, or added."""
-    config = copy.deepcopy(PAPER)
+    """The paper's config, with methods, after up to four changes: a value replaced, a key removed, renamed or added."""
+    config = copy.deepcopy(FULL)
     for _ in range(draw(st.integers(1, 4))):
         *parents, last = draw(st.sampled_from(PLACES))
         place: Any = config
@@ -255,78 +382,3 @@ def test_nothing_but_a_config_error_leaves_the_parser(config: Any) -> None:
         assert "pydantic" not in str(error)
     else:
         assert Settings.parse(json.loads(settings.canonical())) == settings
-
-
-# Files ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("grid: [1, 2\nfoo: {bar\n", ["line 2", "not valid YAML"]),
-        ("grid:\n\tdatasets: [a]\n", ["line 2", "not valid YAML"]),
-        (
-            "training: {momentum: 0.9}\ndevice: cpu\ntraining: {batch_size: 5}\n",
-            ["line 3", "'training' is there twice"],
-        ),
-        ("a: {b: 1, c: 2, b: 3}\n", ["line 1", "'b' is there twice"]),
-        ("? [1, 2]\n: 3\n", ["not valid YAML"]),
-        ('device: !!python/object/apply:os.system ["true"]\n', ["line 1", "not valid YAML"]),
-        ("- 1\n- 2\n", ["must hold a mapping"]),
-        ("hello\n", ["must hold a mapping"]),
-        ("", ["must hold a mapping"]),
-        ("\x00\x01", ["not valid YAML"]),
-        ("date: 2020-13-45\n", ["not valid YAML"]),
-    ],
-)
-def test_broken_files_are_named_with_the_line(tmp_path: Path, text: str, words: list[str]) -> None:
-    file = tmp_path / "broken.yaml"
-    file.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError) as caught:
-        load([PROJECT / "config.yaml", file])
-    assert "\n" not in str(caught.value)
-    assert all(word in str(caught.value) for word in [str(file), *words]), caught.value
-
-
-def test_a_file_that_is_no_text_or_is_missing(tmp_path: Path) -> None:
-    file = tmp_path / "binary.yaml"
-    file.write_bytes(b"\xff\xfe\x80")
-    with pytest.raises(ConfigError, match=r"binary\.yaml"):
-        load([file])
-    with pytest.raises(ConfigError, match=r"there is no config file .*missing\.yaml"):
-        load([tmp_path / "missing.yaml"])
-
-
-def test_yaml_anchors_and_merges_still_work(tmp_path: Path) -> None:
-    file = tmp_path / "anchors.yaml"
-    file.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\nc: *a\n", encoding="utf-8")
-    assert read_file(file) == {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}, "c": {"x": 1, "y": 2}}
-
-
-NESTED = st.recursive(
-    st.integers(0, 3) | st.lists(st.integers(0, 3), max_size=2),
-    lambda inner: st.dictionaries(st.sampled_from(["a", "b", "c", 10]), inner, max_size=3),
-    max_leaves=8,
-)
-MAPPINGS = st.dictionaries(st.sampled_from(["a", "b", "c", 10]), NESTED, max_size=4)
-
-
-@hypothesis_settings(max_examples=200, deadline=None)
-@given(st.lists(MAPPINGS, min_size=1, max_size=3))
-def test_overlays_are_snakemakes(mappings: list[dict[Any, Any]]) -> None:
-    # Snakemake joins what --configfile names, then lays it over the workflow's config file.
-    over: dict[Any, Any] = {}
-    for mapping in mappings[1:]:
-        update_config(over, copy.deepcopy(mapping))
-    theirs = copy.deepcopy(mappings[0])
-    update_config(theirs, over)
-    assert overlaid(map(copy.deepcopy, mappings)) == theirs
-
-
-def test_the_demo_over_the_papers_config() -> None:
-    demo = yaml.safe_load((PROJECT / "examples" / "demo.yaml").read_text(encoding="utf-8"))
-    settings = load([PROJECT / "config.yaml", PROJECT / "examples" / "demo.yaml"])
-    assert settings.grid.datasets == ["fmnist-mini"]  # lists replace
-    assert settings.setups[10].rounds == demo["setups"][10]["rounds"]  # mappings merge
-    assert settings.setups[100].rounds == 500
-    assert settings.training.momentum == 0.9

@@ -6,6 +6,7 @@ a run does); starting 48 programs would take minutes.
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import shutil
@@ -42,36 +43,17 @@ CONFIG: dict[str, Any] = {
 }
 
 TRAIN_ALL = """
-import json, sys
 from pathlib import Path
-from bflp.settings.schema import load
-from bflp.datasets.download import prepare_source
-from bflp.runtime.cell import run_cell
-from bflp.grid.job import Job
-from bflp.fingerprint import cell_modules, digests
+from bflp.cli import parser_of, train
 from bflp.grid.plan import Plan
-from bflp.partition import files
-from bflp.provenance.reasons import record_preparation
-from bflp.datasets import prepared as arrays
+from bflp.runtime.evaluate import evaluate_block
+from bflp.settings.schema import load
 
 plan = Plan(load([Path("config.yaml"), Path("small.yaml")]))
-for dataset in plan.datasets():
-    job = plan.prepare_job(dataset)
-    prepare_source(Path(plan.settings.source(dataset)), plan.data_file(dataset))
-    record_preparation(plan, dataset, job)
 for cell in plan.cells:
-    data, partition = plan.data_file(cell.dataset), plan.partition_file(cell)
-    if not partition.exists():
-        labels, data_hash = arrays.open_prepared(data).train_labels, arrays.read_summary(data)["sha256"]
-        partition_job = json.loads(plan.partition_job(cell.dataset, cell.partition, cell.clients, cell.seed))
-        files.save(files.make(labels, partition_job, data_hash), labels, partition)
-    modules = cell_modules(json.loads(plan.job(cell)))
-    run_cell(
-        Job.parse(plan.job(cell), data, partition, "cpu"),
-        1,
-        *(plan.result_file(cell), plan.model_file(cell), plan.checkpoint_folder(cell)),
-        {"rounds": 1, "seconds": 60}, lambda loaded: digests(modules),
-    )
+    train.run(parser_of("train").parse_args(["--configfile", "small.yaml", "--cell", str(cell)]))
+for block in plan.blocks():
+    evaluate_block(plan, block)
 """
 
 
@@ -113,6 +95,18 @@ def make(folder: Path) -> None:
     _checked(snakemake(folder, "--touch", "--forceall"))
 
 
+def overlaid(*mappings: dict[Any, Any] | None) -> dict[Any, Any]:
+    """Mappings laid over one another, as config files are."""
+    result: dict[Any, Any] = {}
+    for mapping in mappings:
+        for key, value in (mapping or {}).items():
+            if isinstance(value, dict) and isinstance(result.get(key), dict):
+                result[key] = overlaid(result[key], value)
+            else:
+                result[key] = copy.deepcopy(value)
+    return result
+
+
 def write_config(folder: Path, config: dict[str, Any]) -> None:
     (folder / "small.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
 
@@ -129,12 +123,12 @@ def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def would_run(folder: Path, *arguments: str) -> tuple[set[str], set[str]]:
-    """The cells (dataset/partition/clients/model/aggregator/seed) and the other rules that a dry run lists."""
+def would_run(folder: Path, *arguments: str) -> tuple[set[str], list[str]]:
+    """The cells (dataset/partition/clients/model/aggregator/seed) and the other rules' jobs that a dry run lists."""
     done = _checked(snakemake(folder, "-n", *arguments))
     cells = re.findall(r"output: results/cells/(\S+)\.json", done.stdout)
     rules = re.findall(r"^(?:local)?rule (\w+):$", done.stdout, flags=re.MULTILINE)
-    return set(cells), set(rules) - {"train", "all"}
+    return set(cells), [rule for rule in rules if rule not in ("train", "all")]
 
 
 def _checked(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:

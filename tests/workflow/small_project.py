@@ -38,14 +38,14 @@ CONFIG: dict[str, Any] = {
     "data_dir": "the data",
 }
 CELLS = "the results; #1 & (2)/cells/tiny/iid/2"
-WORK = ("prepare", "partition", "train", "merge")
+WORK = ("prepare", "partition", "train", "evaluate", "merge")
 ROWS = ["FED/none", "FEDAVG/none", "FVBA/EAA", "FVBA/PPA", "FVBWA/EAA", "FVBWA/PPA"]
 
 
 def source_arrays(samples: int = 60) -> dict[str, np.ndarray[Any, Any]]:
     """Gray 16 x 16 images of three labels, which a bright stripe tells."""
     generator = np.random.default_rng(0)
-    result = {}
+    result: dict[str, np.ndarray[Any, Any]] = {}
     for split, count in (("train", samples), ("test", 30)):
         labels = np.arange(count) % 3
         images = generator.integers(0, 90, (count, 16, 16), dtype=np.uint8)
@@ -71,7 +71,7 @@ class Project:
                 shutil.copytree(source, folder / name)
             else:
                 shutil.copy2(source, folder / name)
-        np.savez_compressed(folder / "tiny.npz", **source_arrays())
+        np.savez_compressed(folder / "tiny.npz", **source_arrays())  # type: ignore[arg-type]
         project = cls(folder)
         project.configure()
         return project
@@ -87,12 +87,13 @@ class Project:
         chosen = ["--configfile", configfile] if configfile else []
         return self._run([sys.executable, "-m", "snakemake", "--cores", "2", *arguments, *chosen])
 
-    def script(self, name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return self._run([sys.executable, f"workflow/scripts/{name}", *map(str, arguments)])
+    def bflp(self, verb: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """`bflp VERB ...`, of the copy."""
+        return self._run([sys.executable, "workflow/scripts/run.py", verb, *map(str, arguments)])
 
     def train(self, row: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Train a cell by hand."""
-        return self.script("train.py", "--configfile", "small.yaml", "--cell", f"tiny/iid/2/{row}/seed0", *arguments)
+        return self.bflp("train", "--configfile", "small.yaml", "--cell", f"tiny/iid/2/{row}/seed0", *arguments)
 
     def planned(self, *arguments: str, configfile: str | None = "small.yaml") -> dict[str, int]:
         """The job table of a dry run: rule -> number of jobs, without the target; empty: nothing to be done."""
@@ -124,6 +125,9 @@ class Project:
 
     def result(self, row: str, seed: int = 0) -> Path:
         return self.folder / CELLS / row / f"seed{seed}.json"
+
+    def evaluation(self, row: str, seed: int = 0) -> Path:
+        return self.results / "evaluations/tiny/iid/2" / row / f"seed{seed}.json"
 
     def _run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -4,32 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from small_project import ROOT, ROWS, Project, checked, one_error
-
-SCRIPTS = sorted(path.name for path in (ROOT / "workflow" / "scripts").glob("*.py"))
+from small_project import ROWS, Project, checked, one_error
 
 
 def the_same_in_every_run(path: Path) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return {key: value for key, value in result.items() if key not in ("environment", "timing")}
-
-
-def test_every_program_has_a_help_text() -> None:
-    project = Project(ROOT)
-    with ThreadPoolExecutor(2) as pool:
-        texts = list(pool.map(lambda name: checked(project.script(name, "--help")).stdout, SCRIPTS))
-    assert {"prepare.py", "partition.py", "train.py", "merge.py", "tables.py"} <= set(SCRIPTS)
-    for name, text in zip(SCRIPTS, texts, strict=True):
-        assert f"usage: {name}" in text
-        assert len(text.splitlines()) > 4
 
 
 def test_a_cell_by_hand_is_the_workflows_whatever_the_number_of_processes(
@@ -47,24 +33,18 @@ def test_a_cell_by_hand_is_the_workflows_whatever_the_number_of_processes(
 
 
 def test_a_cell_that_is_done_is_left_as_it_is(finished: Project) -> None:
-    """Trained again its times would be others, and results.csv not of them; other settings or code are trained."""
+    """Trained again its times would be others than results.csv says. What is kept is put back; else it trains."""
     result = finished.result("FVBWA/PPA")
     before = result.read_bytes()
     assert "is done" in checked(finished.train("FVBWA/PPA")).stderr
     assert result.read_bytes() == before
     result.with_suffix(".safetensors").unlink()
+    model = result.with_suffix(".safetensors")
+    assert "put back" in checked(finished.train("FVBWA/PPA")).stderr
+    assert result.read_bytes() == before and model.exists()
+    shutil.rmtree(finished.results / "kept")
+    model.unlink()
     assert "done, 2 rounds" in checked(finished.train("FVBWA/PPA")).stderr
-
-
-def test_whoever_reads_may_stop_reading(finished: Project) -> None:
-    """As with `| head`."""
-    command = [sys.executable, "workflow/scripts/tables.py", "--configfile", "small.yaml", "--show"]
-    program = subprocess.Popen(command, cwd=finished.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert program.stdout is not None and program.stderr is not None
-    program.stdout.close()
-    assert program.stderr.read() == b""
-    program.wait()
-    program.stderr.close()
 
 
 def test_the_whole_flow_by_hand(finished: Project) -> None:
@@ -75,8 +55,8 @@ def test_the_whole_flow_by_hand(finished: Project) -> None:
     assert len(before) == 4
     for path in before:
         path.unlink()
-    assert "6 cells" in checked(finished.script("merge.py", "--configfile", "small.yaml")).stdout
-    shown = checked(finished.script("tables.py", "--configfile", "small.yaml", "--show")).stdout
+    assert "6 cells" in checked(finished.bflp("merge", "--configfile", "small.yaml")).stdout
+    shown = checked(finished.bflp("tables", "--configfile", "small.yaml", "--show")).stdout
     assert {path: path.read_bytes() for path in before} == before
     assert (finished.results / "tables/results2.md").read_text(encoding="utf-8") in shown
     assert all(row.split("/")[0] in shown for row in ROWS)
@@ -112,6 +92,7 @@ def test_training_refuses_changed_data(finished_run: tuple[Project, object], tmp
     for project, (damage, _) in zip(projects, DAMAGE, strict=True):
         shutil.copytree(finished_run[0].folder, project.folder)
         project.result("FED/none").unlink()
+        shutil.rmtree(project.results / "kept")
         damage(project.data / "tiny.npz")
     with ThreadPoolExecutor(2) as pool:
         done = list(pool.map(lambda project: project.train("FED/none"), projects))

@@ -6,8 +6,8 @@ What they are is written down here by hand, from what each module and setting is
 from __future__ import annotations
 
 import ast
-import copy
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -19,16 +19,20 @@ from typing import Any
 import finished_grid
 import pytest
 import yaml
-from finished_grid import CONFIG, snakemake, would_run, write_config
+from finished_grid import CONFIG, overlaid, snakemake, would_run, write_config
 
+from benchmarks.edits import EDITS, Edit
+from benchmarks.edits import jobs as edit_jobs
 from bflp import fingerprint
-from bflp.grid.plan import Cell, Plan
+from bflp.grid.cell import Cell
+from bflp.grid.plan import Plan
 from bflp.settings.schema import Settings
 
 RULES = ("EAA", "GAA", "AALV", "PPA", "CF")
 # The rules of which tests say whether they run; which figures and pages are made besides is no concern of theirs.
-WATCHED = {"prepare", "partition", "merge", "tables"}
+WATCHED = {"prepare", "partition", "evaluate", "merge", "tables"}
 MERGING = {"merge", "tables"}
+EVALUATING = MERGING | {"evaluate"}
 NOTHING: tuple[set[str], set[str]] = (set(), set())
 Chosen = Callable[[Cell], bool]
 
@@ -53,53 +57,31 @@ def flipped(cell: Cell) -> bool:
     return cell.dataset == "flipped"
 
 
-# Which cells run a module, from what the module is for. All others concern no cell.
-RUN_BY: dict[str, Chosen] = {
-    **{f"bflp/aggregators/{rule.lower()}.py": of_rules(rule) for rule in RULES},
-    "bflp/aggregators/_floored_sum.py": of_rules("EAA", "GAA"),
-    "bflp/engine/augment.py": flipped,
-    "bflp/partition/dirichlet.py": uneven,
-    "bflp/partition/redraw.py": uneven,
-    "bflp/partition/iid.py": lambda cell: cell.partition == "iid",
-    # These make the prepared files that cells read.
-    "bflp/datasets/download.py": every,
-    "bflp/datasets/built_in.py": every,
-    **dict.fromkeys(
-        [
-            "bflp/__init__.py",
-            "bflp/aggregators/__init__.py",
-            "bflp/datasets/__init__.py",
-            "bflp/datasets/prepared.py",
-            "bflp/errors.py",
-            "bflp/federation/__init__.py",
-            "bflp/runtime/cell.py",
-            "bflp/runtime/checkpoint.py",
-            "bflp/engine/client.py",
-            "bflp/engine/cuda_graph.py",
-            "bflp/engine/evaluation.py",
-            "bflp/runtime/inputs.py",
-            "bflp/grid/job.py",
-            "bflp/runtime/lock.py",
-            "bflp/runtime/pool.py",
-            "bflp/results/file.py",
-            "bflp/engine/rule.py",
-            "bflp/engine/server.py",
-            "bflp/runtime/worker.py",
-            "bflp/files.py",
-            "bflp/grid/loaded.py",
-            "bflp/engine/metrics.py",
-            "bflp/models/__init__.py",
-            "bflp/networks/layout.py",
-            "bflp/networks/lenet.py",
-            "bflp/partition/__init__.py",
-            "bflp/partition/files.py",
-            "bflp/runtime/progress.py",
-            "bflp/rng.py",
-            "bflp/runtime/termination.py",
-        ],
-        every,
-    ),
-}
+# Which cells' training an edit of a module concerns, by its room: the first entry that fits. What concerns no cell is
+# what runs the engine, reads settings, or shows results; what only evaluates trains nothing.
+FINAL_METRICS = "ace|brier|entropy|expected_entropy|macro_f1|mce|mutual_information|ood_auroc|registry"
+ROOMS: list[tuple[str, Chosen]] = [
+    (r"(runtime|settings|grid|results|provenance|reporting|paper|cli)/.*", none),
+    (r"(errors|files|fingerprint|api)\.py", none),
+    # Converting makes the prepared files: of their cells both this and the bytes that come out count.
+    (r"datasets/(?!convert|__init__).*", none),
+    (rf"engine/(evaluation|clients|metrics/({FINAL_METRICS}))\.py", none),
+    (r"aggregators/_floored_sum\.py", of_rules("EAA", "GAA")),
+    *((rf"aggregators/{rule.lower()}\.py", of_rules(rule)) for rule in RULES),
+    (r"aggregators/(?!__init__).*", none),
+    # Nothing but FedAvg is in this grid, which is what the engine does by itself.
+    (r"algorithms/.*", none),
+    (r"engine/augment\.py", flipped),
+    (r"partition/(dirichlet|redraw)\.py", uneven),
+    (r"partition/iid\.py", lambda cell: cell.partition == "iid"),
+    (r"partition/(quantity|labels|natural|file|files)\.py", none),
+    (r".*", every),
+]
+
+
+def expected(module: str) -> Chosen:
+    """Which cells' training strings an edit of a module (a path below bflp/) changes."""
+    return next(chosen for pattern, chosen in ROOMS if re.fullmatch(pattern, module))
 
 
 def edit_logic(source: str) -> str:
@@ -135,60 +117,62 @@ def settings_of(changes: dict[str, Any] | None = None) -> Settings:
     return Settings.parse(overlaid(yaml.safe_load(Path("config.yaml").read_text(encoding="utf-8")), CONFIG, changes))
 
 
-def overlaid(*mappings: dict[Any, Any] | None) -> dict[Any, Any]:
-    result: dict[Any, Any] = {}
-    for mapping in mappings:
-        for key, value in (mapping or {}).items():
-            if isinstance(value, dict) and isinstance(result.get(key), dict):
-                result[key] = overlaid(result[key], value)
-            else:
-                result[key] = copy.deepcopy(value)
-    return result
-
-
 def jobs(settings: Settings) -> dict[Cell, tuple[str, ...]]:
-    """All strings that decide whether a cell runs: its own, its data set's and its partition's."""
+    """All strings that decide whether a cell trains: its own, its data set's and its partition's."""
     plan = Plan(settings)
-    return {
-        cell: (
-            plan.job(cell),
-            plan.prepare_job(cell.dataset),
-            plan.partition_job(cell.dataset, cell.partition, cell.clients, cell.seed),
-        )
-        for cell in plan.cells
-    }
+    return {cell: (plan.job(cell), plan.prepare_job(cell.dataset), plan.partition_job_of(cell)) for cell in plan.cells}
+
+
+def evaluations(settings: Settings) -> list[str]:
+    """The strings that decide whether blocks are evaluated."""
+    plan = Plan(settings)
+    return [plan.evaluation_job(*block) for block in plan.blocks()]
 
 
 def changed(before: dict[Cell, tuple[str, ...]], after: dict[Cell, tuple[str, ...]]) -> set[Cell]:
     return {cell for cell in after if after[cell] != before.get(cell)}
 
 
-def test_each_module_concerns_the_cells_that_run_it(package: Path) -> None:
+def test_each_room_concerns_the_cells_that_it_is_for(package: Path) -> None:
+    """An edit of logic in every module, one after the other, and another layout of it."""
     settings = settings_of()
-    before = jobs(settings)
-    modules = sorted(package.glob("bflp/**/*.py"))
-    names = {str(module.relative_to(package)) for module in modules}
-    assert set(RUN_BY) <= names, "a module is gone"
-    for module in modules:
-        name, source = str(module.relative_to(package)), module.read_text(encoding="utf-8")
-        expected = {cell for cell in before if RUN_BY.get(name, none)(cell)}
+    before, evaluated = jobs(settings), evaluations(settings)
+    wrong = {}
+    for module in sorted(package.glob("bflp/**/*.py")):
+        name, source = str(module.relative_to(package / "bflp")), module.read_text(encoding="utf-8")
         module.write_text(edit_logic(source), encoding="utf-8")
         fingerprint.forget()
-        assert changed(before, jobs(settings)) == expected, name
+        found = changed(before, jobs(settings))
+        chosen = expected(name)
+        if found != {cell for cell in before if chosen(cell)}:
+            wrong[name] = len(found)
+        if re.fullmatch(rf"engine/(evaluation|clients|metrics/({FINAL_METRICS}))\.py", name):
+            assert all(one != other for one, other in zip(evaluated, evaluations(settings), strict=True)), name
         module.write_text(edit_layout(source), encoding="utf-8")
         fingerprint.forget()
         assert not changed(before, jobs(settings)), name
+        assert evaluations(settings) == evaluated, name
         module.write_text(source, encoding="utf-8")
+    assert not wrong
+
+
+def test_all_rooms_are_there(package: Path) -> None:
+    """A pattern that fits no module would say nothing."""
+    modules = [str(module.relative_to(package / "bflp")) for module in package.glob("bflp/**/*.py")]
+    used = {next(pattern for pattern, _ in ROOMS if re.fullmatch(pattern, module)) for module in modules}
+    assert {pattern for pattern, _ in ROOMS} == used
 
 
 @pytest.mark.parametrize(
     ("changes", "concerned"),
     [
-        ({"posterior": {"ppa_population": 500}}, of_rules("PPA")),
+        ({"aggregators": {"PPA": {"population": 500}}}, of_rules("PPA")),
         ({"posterior": {"prior": {"standard_deviation": 0.5}}}, of_rules(*RULES)),
         ({"posterior": {"log_variance": {"enforce": "project"}}}, of_rules(*RULES)),
         ({"evaluation": {"monte_carlo_samples": 3}}, of_rules(*RULES)),
-        ({"evaluation": {"ece_bins": 20}}, every),
+        ({"evaluation": {"ece_bins": 20}}, none),
+        ({"evaluation": {"final": {"monte_carlo_samples": 7}}}, none),
+        ({"evaluation": {"keep_predictions": True}}, none),
         ({"evaluation": {"every": 2}}, every),
         ({"aggregation": "reference"}, of_rules("EAA", "GAA", "PPA")),
         ({"training": {"learning_rate": 0.02}}, every),
@@ -201,7 +185,7 @@ def test_each_module_concerns_the_cells_that_run_it(package: Path) -> None:
         ({"processes": 4}, none),
         ({"device": "auto"}, none),
         ({"on_divergence": "record"}, none),
-        ({"checkpoint": {"rounds": 5}}, none),
+        ({"checkpoint_seconds": 5}, none),
         ({"tables": {"metrics": ["accuracy"]}}, none),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else "",
@@ -237,7 +221,7 @@ def names(concerned: Chosen, config: dict[str, Any] | None = None) -> set[str]:
         (model, rule) for model in grid["models"] for rule in (grid["aggregators"] if "V" in model[:2] else ["none"])
     ]
     cells = (
-        Cell(dataset, partition, clients, model, rule, seed)
+        Cell(dataset, partition, str(clients), model, rule, seed)
         for dataset in grid["datasets"]
         for partition in grid["partitions"]
         for clients in grid["clients"]
@@ -250,12 +234,12 @@ def names(concerned: Chosen, config: dict[str, Any] | None = None) -> set[str]:
 def watched(folder: Path) -> tuple[set[str], set[str]]:
     """What a dry run lists: the cells, and which of the rules that tests watch."""
     cells, rules = would_run(folder)
-    return cells, rules & WATCHED
+    return cells, WATCHED.intersection(rules)
 
 
 def why(folder: Path, *arguments: str) -> str:
     """What the command that explains says."""
-    command = [sys.executable, "workflow/scripts/why.py", "--configfile", "small.yaml", "--all", *arguments]
+    command = [sys.executable, "workflow/scripts/run.py", "why", "--configfile", "small.yaml", "--all", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
@@ -265,9 +249,9 @@ def explained(said: str) -> set[str]:
 
 def test_48_cells(finished: Path) -> None:
     assert len(names(every)) == 48
-    assert {str(path.relative_to(finished / "results/cells"))[:-5] for path in finished.rglob("seed0.json")} == names(
-        every
-    )
+    assert {
+        str(path.relative_to(finished / "results/cells"))[:-5] for path in finished.glob("results/cells/**/*.json")
+    } == names(every)
 
 
 def test_touching_everything_runs_nothing(own: Path) -> None:
@@ -275,23 +259,24 @@ def test_touching_everything_runs_nothing(own: Path) -> None:
         if path.is_file() and ".snakemake" not in path.parts:
             path.touch()
             time.sleep(0.0001)
-    assert would_run(own) == NOTHING
+    assert would_run(own) == (set(), [])
 
 
-EDITS: list[tuple[str, Chosen, set[str]]] = [
-    ("bflp/aggregators/eaa.py", of_rules("EAA"), MERGING),
-    ("bflp/partition/redraw.py", uneven, MERGING | {"partition"}),
-    ("bflp/rng.py", every, MERGING | {"partition"}),
-    ("bflp/engine/augment.py", flipped, MERGING),
-    ("bflp/datasets/download.py", every, MERGING | {"partition", "prepare"}),
+FILES: list[tuple[str, Chosen, set[str]]] = [
+    ("bflp/aggregators/eaa.py", of_rules("EAA"), EVALUATING),
+    ("bflp/partition/redraw.py", uneven, EVALUATING | {"partition"}),
+    ("bflp/rng.py", every, EVALUATING | {"partition"}),
+    ("bflp/engine/augment.py", flipped, EVALUATING),
+    ("bflp/engine/metrics/ace.py", none, EVALUATING),
+    ("bflp/datasets/convert.py", every, EVALUATING | {"partition", "prepare"}),
     ("bflp/reporting/tables.py", none, {"tables"}),
-    ("bflp/provenance/reasons.py", none, MERGING),
-    ("bflp/fingerprint.py", none, MERGING),
-    ("workflow/scripts/train.py", none, set()),
+    ("bflp/results/frame.py", none, MERGING),
+    ("bflp/provenance/reasons.py", none, set()),
+    ("bflp/cli/tables.py", none, set()),
 ]
 
 
-@pytest.mark.parametrize(("file", "concerned", "others"), EDITS, ids=[edit[0] for edit in EDITS])
+@pytest.mark.parametrize(("file", "concerned", "others"), FILES, ids=[edit[0] for edit in FILES])
 def test_snakemake_runs_what_an_edit_concerns(finished: Path, file: str, concerned: Chosen, others: set[str]) -> None:
     path = finished / file
     source = path.read_text(encoding="utf-8")
@@ -306,10 +291,17 @@ def test_snakemake_runs_what_an_edit_concerns(finished: Path, file: str, concern
         path.write_text(source, encoding="utf-8")
 
 
+@pytest.mark.parametrize("edit", EDITS, ids=[edit.what for edit in EDITS])
+def test_the_jobs_that_edits_cost(own: Path, edit: Edit) -> None:
+    """The table of docs/performance.md."""
+    edit.make(own)
+    assert edit_jobs(own) == (edit.training, edit.evaluation)
+
+
 def test_a_new_layout_of_everything_runs_nothing(own: Path) -> None:
     for module in own.glob("bflp/**/*.py"):
         module.write_text(edit_layout(module.read_text(encoding="utf-8")), encoding="utf-8")
-    assert would_run(own) == NOTHING
+    assert would_run(own) == (set(), [])
 
 
 def test_a_branch_and_back(own: Path) -> None:
@@ -324,30 +316,30 @@ def test_a_branch_and_back(own: Path) -> None:
     path = own / "bflp/aggregators/cf.py"
     path.write_text(path.read_text(encoding="utf-8").replace("weights.max()", "weights.min()"), encoding="utf-8")
     git("commit", "-a", "-m", "another CF")
-    assert watched(own) == (names(of_rules("CF")), MERGING)
+    assert watched(own) == (names(of_rules("CF")), EVALUATING)
     git("checkout", "main")
-    assert would_run(own) == NOTHING
+    assert would_run(own) == (set(), [])
 
 
 NEW_SET_UP = {"grid": {"clients": [2, 3]}, "setups": {3: {"fraction": 1.0, "rounds": 1}}}
 GRIDS: list[tuple[str, dict[str, Any], Chosen, set[str]]] = [
-    ("a new seed", {"grid": {"seeds": [0, 7]}}, lambda cell: cell.seed == 7, MERGING | {"partition"}),
-    ("a new set-up", NEW_SET_UP, lambda cell: cell.clients == 3, MERGING | {"partition"}),
+    ("a new seed", {"grid": {"seeds": [0, 7]}}, lambda cell: cell.seed == 7, EVALUATING | {"partition"}),
+    ("a new set-up", NEW_SET_UP, lambda cell: cell.clients == "3", EVALUATING | {"partition"}),
     (
         "a new data set",
         {"grid": {"datasets": ["plain", "flipped", "third"]}, "datasets": {"third": {"source": "plain.npz"}}},
         lambda cell: cell.dataset == "third",
-        MERGING | {"partition", "prepare"},
+        EVALUATING | {"partition", "prepare"},
     ),
     (
         "a new aggregator",
-        {"grid": {"aggregators": [*RULES, "MINE"]}, "aggregator_files": {"MINE": "bflp/aggregators/eaa.py"}},
+        {"grid": {"aggregators": [*RULES, "MINE"]}, "aggregators": {"MINE": {"file": "bflp/aggregators/eaa.py"}}},
         of_rules("MINE"),
-        MERGING,
+        EVALUATING,
     ),
-    ("fewer aggregators", {"grid": {"aggregators": ["EAA", "CF"]}}, none, MERGING),
+    ("fewer aggregators", {"grid": {"aggregators": ["EAA", "CF"]}}, none, EVALUATING),
     ("fewer data sets", {"grid": {"datasets": ["plain"]}}, none, MERGING),
-    ("a larger population", {"posterior": {"ppa_population": 500}}, of_rules("PPA"), MERGING),
+    ("a larger population", {"aggregators": {"PPA": {"population": 500}}}, of_rules("PPA"), EVALUATING),
     ("fewer processes", {"processes": 2}, none, set()),
 ]
 
@@ -376,7 +368,7 @@ def test_new_content_of_a_source_runs_its_cells(own: Path) -> None:
 
 
 def test_preparing_first_spares_cells_whose_data_come_out_the_same(own: Path) -> None:
-    path = own / "bflp/datasets/download.py"
+    path = own / "bflp/datasets/convert.py"
     path.write_text(edit_logic(path.read_text(encoding="utf-8")), encoding="utf-8")
     done = snakemake(own, "prepare_all")
     assert done.returncode == 0, done.stderr
@@ -400,24 +392,24 @@ def test_without_snakemakes_records(own: Path) -> None:
     done = snakemake(own)
     assert done.returncode != 0
     result = "results/cells/plain/iid/2/FVBA/EAA/seed0.json"
-    assert f"{result}: other code (bflp/aggregators/eaa.py)" in done.stdout + done.stderr
+    assert "plain/iid/2/FVBA/EAA/seed0: other code (bflp/aggregators/eaa.py)" in done.stdout + done.stderr
     assert why(own, "--paths").split() == [result]
     # What the message says.
     (own / result).unlink()
-    assert watched(own) == ({"plain/iid/2/FVBA/EAA/seed0"}, MERGING)
+    assert watched(own) == ({"plain/iid/2/FVBA/EAA/seed0"}, EVALUATING)
     done = snakemake(own, "--until", "merge")
     assert done.returncode == 0, done.stdout + done.stderr
     assert watched(own) == (set(), {"tables"})
 
 
-def start_cell(folder: Path, job: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "workflow/scripts/train.py", "--job", job, "--processes", "1", "--device", "cpu"]
+def start_cell(folder: Path, plan: Plan, cell: Cell) -> subprocess.Popen[str]:
+    command = [sys.executable, "workflow/scripts/run.py", "train", "--job", plan.job(cell), "--processes", "1"]
     files = {
         "data": "data/plain.npz",
         "partition": "results/partitions/plain/iid/2/seed0.npz",
-        "result": "out.json",
-        "model": "out.safetensors",
-        "checkpoint-folder": "checkpoints",
+        "results": "out",
+        "device": "cpu",
+        "evaluation": plan.evaluation_text(cell),
     }
     command += [argument for name, file in files.items() for argument in (f"--{name}", file)]
     return subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -440,20 +432,21 @@ def test_code_that_changes_while_a_cell_runs_is_refused(own: Path, monkeypatch: 
     monkeypatch.setattr(fingerprint, "ROOT", own)
     fingerprint.forget()
     (own / "waiting.py").write_text(WAITING_RULE, encoding="utf-8")
-    config = {"grid": {"aggregators": ["MINE"]}, "aggregator_files": {"MINE": "waiting.py"}}
-    job = Plan(settings_of(config)).job(Cell("plain", "iid", 2, "FVBA", "MINE", 0))
+    config = {"grid": {"aggregators": ["MINE"]}, "aggregators": {"MINE": {"file": "waiting.py"}}}
+    plan, cell = Plan(settings_of(config)), Cell("plain", "iid", "2", "FVBA", "MINE", 0)
+    plan.evaluation_text(cell)
     fingerprint.forget()
     path = own / "bflp/rng.py"
     source = path.read_text(encoding="utf-8")
     # An edit that is there when the job starts, as if it were reverted right after.
     path.write_text(edit_logic(source), encoding="utf-8")
-    early = start_cell(own, job)
+    early = start_cell(own, plan, cell)
     said, _ = early.communicate(timeout=60)
     assert early.returncode == 1
     assert "the code was changed after this cell's job was made" in said
     path.write_text(source, encoding="utf-8")
     # An edit that comes later.
-    late = start_cell(own, job)
+    late = start_cell(own, plan, cell)
     deadline = time.monotonic() + 60
     while not Path("aggregating").exists():
         assert late.poll() is None and time.monotonic() < deadline
@@ -463,7 +456,7 @@ def test_code_that_changes_while_a_cell_runs_is_refused(own: Path, monkeypatch: 
     said, _ = late.communicate(timeout=60)
     assert late.returncode == 1
     assert "the code was changed after this cell's job was made" in said
-    assert not Path("out.json").exists()
+    assert not list(Path("out/cells").rglob("*.json"))
 
 
 # Light ---------------------------------------------------------------------------------------------------------------
@@ -476,7 +469,7 @@ def test_neither_the_snakefile_nor_the_explanation_imports_what_is_slow() -> Non
         for line in (finished_grid.PROJECT / "Snakefile").read_text(encoding="utf-8").splitlines()
         if line.startswith(("from bflp", "import bflp"))
     ]
-    script = (finished_grid.PROJECT / "workflow/scripts/why.py").read_text(encoding="utf-8").splitlines()
+    script = (finished_grid.PROJECT / "bflp/cli/why.py").read_text(encoding="utf-8").splitlines()
     imports += [line for line in script if line.startswith("from bflp")]
     heavy = ("torch", "torchvision", "pandas", "matplotlib", "scipy", "sklearn")
     code = "\n".join([*imports, "import sys", f"print([name for name in {heavy!r} if name in sys.modules])"])

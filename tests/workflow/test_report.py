@@ -8,7 +8,7 @@ import browser
 import pytest
 from small_project import Project, checked
 
-from bflp.reporting import figures as plots
+from bflp.reporting.figures import FIGURES
 
 needs_browser = pytest.mark.skipif(browser.CHROMIUM is None, reason="Chromium is not installed")
 
@@ -82,7 +82,7 @@ def test_every_table_and_figure_is_found_by_clicks_and_nothing_is_loaded(finishe
     answer = browser.ask(finished.folder / "report.html", CLICK_ALL, tmp_path)
     assert "error" not in answer, answer
     found = {(entry["category"], entry["label"]): entry["content"] for entry in answer["shown"]}
-    figures = {("IID, 2 clients", kind.title): "figure" for kind in plots.KINDS}
+    figures = {("IID, 2 clients", figure.title): "figure" for figure in FIGURES.values()}
     assert {key: value for key, value in found.items() if key[0] == "IID, 2 clients"} == figures
     tables = {key[1]: value for key, value in found.items() if key[0] == "Tables"}
     assert tables == {"Results, 2 clients": 6, "Spread of the final posteriors": 4, "Data sets": 1}

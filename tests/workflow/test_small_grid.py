@@ -7,11 +7,14 @@ import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 
 import pandas as pd
 from small_project import CELLS, COPIED, ROWS, Project, checked
 
-from bflp.results.file import write_result
+from bflp.results.evaluation import Evaluation
+from bflp.results.file import write
+from bflp.results.result import Result
 
 Finished = tuple[Project, subprocess.CompletedProcess[str]]
 
@@ -26,10 +29,11 @@ def add_seed(project: Project, seed: int) -> None:
         partition = project.results / "partitions/tiny/iid/2/seed0"
         shutil.copy(partition.with_suffix(suffix), partition.with_name(f"seed{seed}").with_suffix(suffix))
     for row in ROWS:
-        result = json.loads(project.result(row).read_text(encoding="utf-8"))
-        result["environment"].pop("checksum")
-        result["cell"]["seed"] = seed
-        write_result(project.result(row, seed), result)
+        for kind, file in ((Result, project.result), (Evaluation, project.evaluation)):
+            content = json.loads(file(row).read_text(encoding="utf-8"))
+            content["environment"].pop("checksum")
+            content["cell"]["seed"] = seed
+            write(file(row, seed), kind.model_validate(content))
         shutil.copy(
             project.result(row).with_suffix(".safetensors"), project.result(row, seed).with_suffix(".safetensors")
         )
@@ -54,9 +58,10 @@ def test_it_runs_through(finished_run: Finished) -> None:
     assert frame["rounds"].tolist() == [2] * 6
     assert frame["accuracy"].between(0, 100).all()
     assert frame["spread"].notna().tolist() == [False] * 2 + [True] * 4
-    # Nothing half-written and no checkpoint stays behind.
+    # Nothing half-written stays behind; what is kept is a result, its model, evaluation and checkpoint for each cell.
     assert not list(folder.glob("**/*.tmp"))
-    assert not (folder / "checkpoints").exists()
+    kept = Counter(path.name.partition(".")[2] for path in (folder / "kept").iterdir())
+    assert kept == dict.fromkeys(["json", "safetensors", "evaluation.json", "checkpoint.safetensors"], 6)
     # Nor anything where a folder's name was not quoted.
     made = {path.name for path in project.folder.iterdir()} - {*COPIED, "tiny.npz", "small.yaml", ".snakemake"}
     assert made == {project.results.name, project.data.name}
@@ -66,14 +71,15 @@ def test_results_say_what_they_are(finished_run: Finished) -> None:
     project, _ = finished_run
     result = json.loads(project.result("FVBWA/PPA").read_text(encoding="utf-8"))
     assert result["cell"] == {
-        "dataset": "tiny", "partition": "iid", "clients": 2, "model": "FVBWA", "aggregator": "PPA", "seed": 0,
+        "dataset": "tiny", "partition": "iid", "clients": "2", "model": "FVBWA", "aggregator": "PPA", "seed": 0,
     }  # fmt: skip
     assert result["settings"]["training"]["learning_rate"] == 0.05
-    assert result["settings"]["posterior"]["ppa_population"] == 1000
+    assert result["settings"]["rule"] == {"population": 1000}
     assert not {"processes", "device", "results_dir"} & set(result["settings"])
     assert result["environment"]["processes"] == 1
     assert [entry["round"] for entry in result["rounds"]] == [1, 2]
-    assert {key: result["final"][key] for key in ("accuracy", "ece", "nll", "spread")} == {
+    evaluation = json.loads(project.evaluation("FVBWA/PPA").read_text(encoding="utf-8"))
+    assert {key: evaluation["final"][key] for key in ("accuracy", "ece", "nll", "spread")} == {
         key: value for key, value in result["rounds"][-1].items() if key != "round"
     }
     assert len(result["timing"]["train_seconds"]) == 2
@@ -107,9 +113,7 @@ def test_nothing_runs_again_after_touching_moving_and_pacing(finished: Project) 
         if path.is_file() and ".snakemake" not in path.parts:
             os.utime(path)
     (finished.folder / "tiny.npz").rename(finished.folder / "moved.npz")
-    finished.configure(
-        datasets={"tiny": {"source": "moved.npz"}}, processes=3, device="auto", checkpoint={"rounds": 7, "seconds": 9}
-    )
+    finished.configure(datasets={"tiny": {"source": "moved.npz"}}, processes=3, device="auto", checkpoint_seconds=9)
     moved = Project(finished.folder.with_name("another name"))
     finished.folder.rename(moved.folder)
     assert moved.work() == {}
@@ -120,17 +124,17 @@ def test_nothing_runs_again_after_touching_moving_and_pacing(finished: Project) 
 
 def test_an_added_seed_runs_its_cells_and_a_removed_one_none(finished: Project) -> None:
     finished.configure(grid={"seeds": [0, 1]})
-    assert finished.work() == {"partition": 1, "train": 6, "merge": 1}
+    assert finished.work() == {"partition": 1, "train": 6, "evaluate": 1, "merge": 1}
     assert finished.planned_cells() == seeds(1)
     # With results of the second seed there is nothing to train.
     add_seed(finished, 1)
-    assert finished.work() == {"merge": 1}
+    assert finished.work() == {"evaluate": 1, "merge": 1}
     checked(finished.snakemake("--until", "tables"))
     table = (finished.results / "tables/results2.md").read_text(encoding="utf-8")
     assert "± 0.00" in table
     assert finished.work() == {}
     finished.configure(grid={"seeds": [0]})
-    assert finished.work() == {"merge": 1}
+    assert finished.work() == {"evaluate": 1, "merge": 1}
 
 
 # Half a grid, and wrong results ---------------------------------------------------------------------------------------
@@ -140,7 +144,7 @@ def test_tables_of_what_has_run_so_far(finished: Project) -> None:
     for row in ("FEDAVG/none", "FVBWA/EAA"):
         finished.result(row).unlink()
     finished.result("FVBA/PPA").write_text("{", encoding="utf-8")
-    done = checked(finished.script("tables.py", "--configfile", "small.yaml", "--partial", "--show"))
+    done = checked(finished.bflp("tables", "--configfile", "small.yaml", "--partial", "--show"))
     assert "3 of 6 cells have a result" in done.stdout
     assert str(finished.result("FVBA/PPA").relative_to(finished.folder)) in done.stderr
     shown = done.stdout.partition("Spread")[0].partition("2 clients")[0]
@@ -155,9 +159,9 @@ def test_tables_of_what_has_run_so_far(finished: Project) -> None:
 
 
 def test_tables_of_a_grid_that_has_not_run(fresh: Project) -> None:
-    done = checked(fresh.script("tables.py", "--configfile", "small.yaml", "--partial", "--show"))
+    done = checked(fresh.bflp("tables", "--configfile", "small.yaml", "--partial", "--show"))
     assert "0 of 6 cells have a result" in done.stdout
-    done = fresh.script("tables.py", "--configfile", "small.yaml")
+    done = fresh.bflp("tables", "--configfile", "small.yaml")
     assert done.returncode == 1
     assert "results.csv" in done.stderr
     assert "Traceback" not in done.stderr
@@ -186,6 +190,6 @@ def refused_as_stale(project: Project) -> list[str]:
 def test_stale_results_are_refused_when_snakemakes_records_are_lost(finished: Project) -> None:
     shutil.rmtree(finished.folder / ".snakemake")
     assert finished.planned() == {}  # nothing is wrong with them
-    finished.configure(posterior={"ppa_population": 50})
+    finished.configure(aggregators={"PPA": {"population": 50}})
     assert refused_as_stale(finished) == ["FVBA/PPA", "FVBWA/PPA"]
     assert not (finished.results / "results.csv").exists()

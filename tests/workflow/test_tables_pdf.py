@@ -11,11 +11,12 @@ from pathlib import Path
 import fabricated_run
 import pytest
 
-from bflp.grid.plan import Plan
-from bflp.reporting.tables import make_tables, table_names, to_latex
-from bflp.results.frame import collect
+from bflp.cli.common import partial_frame
+from bflp.reporting.formats import write_table
+from bflp.reporting.tables import make_tables
+from bflp.reporting.titles import table_titles
 
-SCRIPT = Path(__file__).resolve().parents[2] / "workflow/scripts/tables_pdf.py"
+SCRIPT = Path(__file__).resolve().parents[2] / "workflow/scripts/run.py"
 needs_tex = pytest.mark.skipif(
     shutil.which("pdflatex") is None
     or subprocess.run(["kpsewhich", "multirow.sty"], capture_output=True, check=False).returncode != 0,
@@ -25,20 +26,19 @@ needs_tex = pytest.mark.skipif(
 
 @pytest.fixture
 def plan(tmp_path):
-    settings = fabricated_run.settings(tmp_path, partitions=["iid", "noniid"], clients=[10, 100], seeds=[0, 1])
-    plan = Plan(settings)
+    plan = fabricated_run.plan(tmp_path, partitions=["iid", "noniid"], clients=[10, 100], seeds=[0, 1])
     fabricated_run.make(plan, diverged=frozenset(cell for cell in plan.cells if cell.aggregator == "PPA"))
-    frame, _ = collect(plan)
     folder = plan.results / "tables"
-    folder.mkdir()
-    for table in make_tables(settings, frame, {}):
-        (folder / f"{table.name}.tex").write_text(to_latex(table), encoding="utf-8")
+    for table in make_tables(plan, partial_frame(plan), {}):
+        write_table(table, folder)
+        for suffix in ("md", "html"):
+            (folder / f"{table.name}.{suffix}").unlink()
     return plan
 
 
 def run(plan, path=None):
     environment = os.environ | ({"PATH": str(path)} if path else {})
-    command = [sys.executable, SCRIPT, "--settings", plan.settings.canonical()]
+    command = [sys.executable, SCRIPT, "tables-pdf", "--settings", plan.settings.canonical()]
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
@@ -52,7 +52,7 @@ def test_pdf_holds_all_tables_and_is_the_same_each_time(plan):
         contents.add(output.read_bytes())
     assert len(contents) == 1
     assert sorted(path.name for path in output.parent.iterdir()) == sorted(
-        [f"{name}.tex" for name in table_names(plan.settings)] + ["tables.pdf"]
+        [f"{name}.tex" for name in table_titles(plan)] + ["tables.pdf"]
     )
     if shutil.which("pdftotext"):
         text = subprocess.run(["pdftotext", output, "-"], capture_output=True, text=True, check=True).stdout

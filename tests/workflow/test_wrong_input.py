@@ -70,10 +70,10 @@ MISTAKES: dict[str, tuple[Change, list[str]]] = {
     "key twice": (text("device: cpu\ndevice: auto\n"), ["small.yaml, line 2", "'device' is there twice"]),
     "broken config.yaml": (paper_text("\ngrid: [1, 2\nfoo: {\n"), ["config.yaml, line ", "not valid YAML"]),
     "missing source": (lambda project: (project.folder / "tiny.npz").unlink(), ["tiny.npz", "there is no such file"]),
-    "truncated source": (truncated, ["tiny.npz", "is no whole .npz file"]),
+    "truncated source": (truncated, ["tiny.npz", "is not a whole .npz file"]),
     "source of text": (
         lambda project: (project.folder / "tiny.npz").write_text("images"),
-        ["tiny.npz", "is no whole .npz file"],
+        ["tiny.npz", "is not a whole .npz file"],
     ),
     "float images": (source(train_images=np.zeros((60, 16, 16))), ["tiny.npz", "train_images has dtype float64"]),
     "labels out of range": (source(test_labels=np.full(30, 9)), ["tiny.npz", "test_labels holds 9: out of range"]),
@@ -151,18 +151,18 @@ OF_SOURCES = {name for name in MISTAKES if "source" in name or "labels" in name 
 @pytest.mark.parametrize(
     ("program", "arguments"),
     [
-        ("merge.py", []),
-        ("tables.py", ["--partial"]),
-        ("prepare.py", ["tiny"]),
-        ("train.py", ["--cell", "tiny/iid/2/FED/none/seed0"]),
+        ("merge", []),
+        ("tables", ["--partial"]),
+        ("prepare", ["tiny"]),
+        ("train", ["--cell", "tiny/iid/2/FED/none/seed0"]),
     ],
 )
 def test_programs_name_the_same_mistakes(folders: dict[str, Project], program: str, arguments: list[str]) -> None:
     chosen = {name for name in MISTAKES if name not in OF_SOURCES and "clients" not in name}
     # Most mistakes with one program, a few with the others: they read the config in the same way.
-    chosen = chosen - set(WITH_SNAKEMAKE) if program == "merge.py" else set(sorted(chosen)[::9])
+    chosen = chosen - set(WITH_SNAKEMAKE) if program == "merge" else set(sorted(chosen)[::9])
     done = in_parallel(
-        lambda name: folders[name].script(program, *arguments, "--configfile", "small.yaml"), sorted(chosen)
+        lambda name: folders[name].bflp(program, *arguments, "--configfile", "small.yaml"), sorted(chosen)
     )
     for name in chosen:
         line = one_error(done[name])
@@ -171,9 +171,7 @@ def test_programs_name_the_same_mistakes(folders: dict[str, Project], program: s
 
 
 def test_preparing_names_what_is_wrong_with_a_source(folders: dict[str, Project]) -> None:
-    done = in_parallel(
-        lambda name: folders[name].script("prepare.py", "tiny", "--configfile", "small.yaml"), OF_SOURCES
-    )
+    done = in_parallel(lambda name: folders[name].bflp("prepare", "tiny", "--configfile", "small.yaml"), OF_SOURCES)
     assert len(OF_SOURCES) >= 7
     for name in OF_SOURCES:
         line = one_error(done[name])
@@ -182,11 +180,11 @@ def test_preparing_names_what_is_wrong_with_a_source(folders: dict[str, Project]
 
 
 def test_broken_yaml_is_named_with_its_line_by_programs(folders: dict[str, Project]) -> None:
-    line = one_error(folders["broken YAML"].script("merge.py", "--configfile", "small.yaml"))
+    line = one_error(folders["broken YAML"].bflp("merge", "--configfile", "small.yaml"))
     assert "small.yaml, line 2, column" in line
-    line = one_error(folders["no mapping"].script("merge.py", "--configfile", "small.yaml"))
+    line = one_error(folders["no mapping"].bflp("merge", "--configfile", "small.yaml"))
     assert "small.yaml must hold a mapping" in line
-    line = one_error(folders["no mapping"].script("merge.py", "--configfile", "nowhere.yaml"))
+    line = one_error(folders["no mapping"].bflp("merge", "--configfile", "nowhere.yaml"))
     assert line == "error: there is no config file nowhere.yaml"
 
 
@@ -205,7 +203,7 @@ def test_a_cell_that_is_not_in_the_grid(fresh: Project) -> None:
         ("tiny/iid/two/FED/none/seed0", "must be dataset/partition/clients/model/aggregator/seedN"),
         ("FED", "must be dataset/partition/clients/model/aggregator/seedN"),
     ):
-        assert words in one_error(fresh.script("train.py", "--configfile", "small.yaml", "--cell", cell))
+        assert words in one_error(fresh.bflp("train", "--configfile", "small.yaml", "--cell", cell))
     for processes in ("0", "-1"):
         done = fresh.train("FED/none", "--processes", processes)
         assert "--processes must be at least 1" in one_error(done)
@@ -214,21 +212,20 @@ def test_a_cell_that_is_not_in_the_grid(fresh: Project) -> None:
 
 def test_programs_say_what_arguments_they_lack(fresh: Project) -> None:
     for arguments, words in (
-        (["train.py"], "name a --cell"),
-        (["train.py", "--job", "{}", "--processes", "1"], "--data is needed"),
-        (["partition.py"], "--job"),
-        (["prepare.py"], "dataset"),
-        (["merge.py", "--unknown"], "--unknown"),
+        (["train"], "one of the arguments --cell --job is required"),
+        (["partition"], "--job"),
+        (["prepare"], "dataset"),
+        (["merge", "--unknown"], "--unknown"),
     ):
-        done = fresh.script(*arguments)
+        done = fresh.bflp(*arguments)
         assert done.returncode == 2
         assert words in done.stderr
         assert "Traceback" not in done.stderr
 
 
 def test_a_data_set_that_is_not_known(fresh: Project) -> None:
-    line = one_error(fresh.script("prepare.py", "imagenet", "--configfile", "small.yaml"))
-    assert "imagenet is no built-in data set and has no source: in the config" in line
+    line = one_error(fresh.bflp("prepare", "imagenet", "--configfile", "small.yaml"))
+    assert "imagenet is not a built-in data set and has no source: in the config" in line
 
 
 def test_a_partition_that_cannot_be_drawn_is_named_before_training(fresh: Project) -> None:

@@ -3,55 +3,41 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bflp.errors import DataError
+from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
-from bflp.reporting.figures.block import Block, Row
-from bflp.results.frame import Stale, data_hashes, read_result, stale_reason
+from bflp.provenance.state import CellState, refuse_unfit, states
+from bflp.reporting.figures.block import Block
 
 
 def load_block(
-    plan: Plan, dataset: str, partition: str, clients: int, partial: bool = False
-) -> tuple[Block, list[Stale]]:
+    plan: Plan, dataset: str, partition: str, clients: str, partial: bool = False
+) -> tuple[Block, list[CellState]]:
     """A block, and which of its results the present settings, code or data would not give.
 
-    With `partial`, what has not run is left out; else it raises DataError, as a damaged file does in any case.
+    With `partial`, what has not run or is damaged is left out; else that, and what is stale, raises DataError.
     """
-    hashes = data_hashes(plan)
-    results: dict[Row, dict[int, Any]] = {}
-    stale: list[Stale] = []
-    for cell in plan.block(dataset, partition, clients):
-        path = plan.result_file(cell)
-        if partial and not path.exists():
-            continue
-        result = read_result(path, cell)
-        reason = stale_reason(result, json.loads(plan.job(cell)), hashes)
-        if reason:
-            stale.append(Stale(path, reason))
-        results.setdefault((cell.model, cell.aggregator), {})[cell.seed] = result
-    counts = counts_file(plan, dataset, partition, clients)
-    block = Block(
-        dataset,
-        partition,
-        clients,
-        rows=plan.rows(),
-        seeds=plan.settings.grid.seeds,
-        results=results,
-        label_counts=None if partial and not counts.exists() else read_label_counts(counts),
-        label_seed=plan.settings.grid.seeds[0],
-    )
-    return block, stale
+    found = states(plan, plan.block(dataset, partition, clients))
+    if not partial:
+        refuse_unfit(found)
+    records: dict[tuple[str, str], dict[int, CellState]] = {}
+    for item in found:
+        if item.result is not None:
+            records.setdefault(item.cell.row, {})[item.cell.seed] = item
+    counts = counts_file(plan, plan.block(dataset, partition, clients)[0])
+    label_counts = None if partial and not counts.exists() else read_label_counts(counts)
+    block = Block.planned(plan, (dataset, partition, clients), records, label_counts)
+    return block, [item for item in found if item.kind in ("stale", "damaged")]
 
 
-def counts_file(plan: Plan, dataset: str, partition: str, clients: int) -> Path:
-    """The label counts that a block's figure shows: of the grid's first seed."""
-    return plan.partition_file(plan.block(dataset, partition, clients)[0]).with_suffix(".csv")
+def counts_file(plan: Plan, cell: Cell) -> Path:
+    """The label counts of a cell's partition."""
+    return plan.partition_file(cell).with_suffix(".csv")
 
 
 def read_label_counts(path: Path) -> NDArray[np.int64]:

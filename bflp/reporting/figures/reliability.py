@@ -2,82 +2,68 @@
 
 from __future__ import annotations
 
-import textwrap
+import math
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import FixedFormatter, FixedLocator
 
 from bflp.reporting.figures import style
-from bflp.reporting.figures.block import Block, Floats, Row, row_title
+from bflp.reporting.figures.block import Block, Floats, Row, grouped
+from bflp.reporting.titles import row_title
 
 PANELS_PER_LINE = 6
 # More bars cannot be told apart in a panel of an inch.
 MOST_BARS = 20
-# Inches, at print size.
-LEFT, RIGHT, BOTTOM = 0.62, 0.12, 0.48
-WIDEST, GAP, BETWEEN, LOWER = 1.9, 0.17, 0.1, 0.3
-TITLE_LINE = 0.13
+# Inches: a line of panels, of its strip below, and of all that has a place of its own.
+SIDE, STRIP, REST = 1.0, 0.3, 0.9
 
 
 @style.styled
 def draw(block: Block) -> Any:
     """A panel per row of the tables, its bins pooled over seeds; below it the share of samples in each bin."""
     lines: list[list[Row]] = []
-    for _, rows in block.weightings():
+    for _, rows in grouped(block.rows, block.weights):
         lines.extend(list(rows[start : start + PANELS_PER_LINE]) for start in range(0, len(rows), PANELS_PER_LINE))
-    columns = max(len(rows) for rows in lines)
+    columns = max(map(len, lines))
     pooled = {
-        row: pooled_bins([result["reliability"] for result in block.of(row)])
-        for rows in lines
-        for row in rows
-        if block.of(row) and not block.diverged(row)
+        row: pooled_bins([evaluation.reliability for evaluation in found])
+        for row in block.rows
+        if (found := block.evaluations(row))
     }
     highest = max((float(share.max()) for _, _, share in pooled.values()), default=1.0)
-
-    # Every place is known beforehand: to find it for some dozens of panels would take most of the time.
-    side = min(WIDEST, (style.FULL_WIDTH - LEFT - RIGHT) / columns - GAP)
-    width = max(style.COLUMN_WIDTH, LEFT + columns * (side + GAP) - GAP + RIGHT)
-    detail = "final models" + (", pooled over seeds" if len(block.seeds) > 1 else "")
-    heading = style.heading_text(block.title, detail, width)
-    top_margin = 0.12 + 0.17 * (1 + heading.count("\n"))
-    title_room = 0.1 + TITLE_LINE * max(1 + _panel_title(row).count("\n") for rows in lines for row in rows)
-    line_height = title_room + side + BETWEEN + LOWER
-    height = top_margin + len(lines) * (line_height + 0.06) + BOTTOM
-    figure = plt.figure(figsize=(width, height))
-    figure.set_layout_engine("none")
-    styles = style.rule_styles(block.rules())
-    left = LEFT + (width - LEFT - RIGHT - columns * (side + GAP) + GAP) / 2
+    styles = style.row_styles(block.rows, block.weights)
+    figure, grid = plt.subplots(
+        2 * len(lines),
+        columns,
+        figsize=(max(style.COLUMN_WIDTH, style.FULL_WIDTH * columns / 6), (SIDE + STRIP + 0.3) * len(lines) + REST),
+        squeeze=False,
+        height_ratios=[SIDE, STRIP] * len(lines),
+    )
     for line, rows in enumerate(lines):
-        top = height - top_margin - title_room - line * (line_height + 0.06)
-        for column, row in enumerate(rows):
-            x = left + column * (side + GAP)
-            upper = figure.add_axes((x / width, (top - side) / height, side / width, side / height))
-            foot = top - side - BETWEEN - LOWER
-            lower = figure.add_axes((x / width, foot / height, side / width, LOWER / height))
-            _panel(upper, block, row, pooled.get(row), styles[row[1]].colour)
+        for column, (row, upper, lower) in enumerate(zip_longest(rows, *grid[2 * line : 2 * line + 2])):
+            if row is None:
+                upper.remove()
+                lower.remove()
+                continue
+            _panel(upper, block, row, pooled.get(row), styles[row].colour)
             _shares(lower, pooled.get(row), highest)
             lower.tick_params(labelbottom=all(column >= len(below) for below in lines[line + 1 :]))
-            if column:
-                upper.tick_params(labelleft=False)
-                lower.tick_params(labelleft=False)
-            else:
-                upper.text(-0.52 / side, 0.5, "Accuracy (%)", transform=upper.transAxes, rotation=90, **_MIDDLE)
-                lower.text(-0.52 / side, 0.5, "Share", transform=lower.transAxes, rotation=90, **_MIDDLE)
-    figure.text(0.5, 1 - 0.06 / height, heading, va="top", ha="center", fontsize=9)
-    figure.text((left + (columns * (side + GAP) - GAP) / 2) / width, 0.08 / height, "Confidence (%)", ha="center")
+            for axes in (upper, lower):
+                axes.tick_params(labelleft=not column)
+        grid[2 * line][0].set_ylabel("Accuracy (%)")
+        grid[2 * line + 1][0].set_ylabel("Share")
+    style.heading(figure, block.title, "final models" + (", pooled over seeds" if len(block.seeds) > 1 else ""))
+    figure.supxlabel("Confidence (%)", fontsize=8)
+    figure.align_ylabels(grid[:, 0])
     return figure
 
 
-_MIDDLE: dict[str, Any] = {"ha": "center", "va": "center"}
-
-
 def _panel(axes: Any, block: Block, row: Row, bins: tuple[Floats, Floats, Floats] | None, colour: str) -> None:
-    axes.set_title(_panel_title(row), pad=3)
-    axes.set(xlim=(0, 100), ylim=(0, 100))
-    axes.xaxis.set_major_locator(FixedLocator([0, 50, 100]))
-    axes.yaxis.set_major_locator(FixedLocator([0, 50, 100]))
+    axes.set_title(style.wrapped(row_title(row), 14), pad=3)
+    axes.set(xlim=(0, 100), ylim=(0, 100), xticks=[0, 50, 100], yticks=[0, 50, 100])
     axes.tick_params(labelbottom=False)
     wanted = len(block.seeds)
     if bins is None:
@@ -88,43 +74,38 @@ def _panel(axes: Any, block: Block, row: Row, bins: tuple[Floats, Floats, Floats
     axes.plot([0, 100], [0, 100], color="0.35", linewidth=0.8, linestyle=(0, (4, 2)))
     axes.stairs(np.nan_to_num(accuracy), edges, fill=True, color=colour, alpha=0.45, linewidth=0)
     axes.stairs(np.nan_to_num(accuracy), edges, color=colour, linewidth=0.8)
-    ran = len(block.of(row))
+    ran = len(block.evaluations(row))
     text = f"ECE {block.final(row, 'ece')[0]:.2f}%" + (f"\n{ran}/{wanted} seeds" if ran < wanted else "")
     # Behind the text, since a model that is not confident enough has high bars there.
     box = {"facecolor": "white", "alpha": 0.75, "edgecolor": "none", "pad": 0.8}
     axes.text(4, 96, text, fontsize=7, va="top", ha="left", bbox=box)
 
 
-def _panel_title(row: Row) -> str:
-    """A row's name, on two lines where it is longer than a panel is wide."""
-    title = row_title(row)
-    return title if len(title) <= 12 else "\n".join(textwrap.wrap(title, 14))
-
-
 def _shares(axes: Any, bins: tuple[Floats, Floats, Floats] | None, highest: float) -> None:
-    axes.set(xlim=(0, 100), ylim=(0, highest))
-    axes.xaxis.set_major_locator(FixedLocator([0, 50, 100]))
+    axes.set(xlim=(0, 100), ylim=(0, highest), xticks=[0, 50, 100])
+    axes.set_yticks([0, highest], ["0%", f"{highest:.0%}"])
     # The outer labels end with the panel, so that they do not meet those of the next.
     for label, side in zip(axes.get_xticklabels(), ("left", "center", "right"), strict=True):
         label.set_horizontalalignment(side)
-    axes.yaxis.set_major_locator(FixedLocator([0, highest]))
-    axes.yaxis.set_major_formatter(FixedFormatter(["0%", f"{highest:.0%}"]))
     if bins is not None:
         edges, _, share = bins
         axes.stairs(share, edges, fill=True, color="0.55")
 
 
-def pooled_bins(reliability: list[dict[str, Any]]) -> tuple[Floats, Floats, Floats]:
+def pooled_bins(reliability: Sequence[Any]) -> tuple[Floats, Floats, Floats]:
     """Edges [B + 1] (%), accuracy [B] (%, NaN in empty bins) and share of samples [B], summed over the given cells.
 
-    Neighbouring bins are summed until at most MOST_BARS are left, where their number has a fitting divisor.
+    Neighbouring bins are summed until at most MOST_BARS are left, as many of all cells, so B divides their numbers.
     """
-    counts = np.array([cell["counts"] for cell in reliability], dtype=np.float64).sum(axis=0)
-    correct = np.array([cell["correct"] for cell in reliability], dtype=np.float64).sum(axis=0)
-    bins = len(counts)
-    width = next(width for width in range(1, bins + 1) if bins % width == 0 and bins // width <= MOST_BARS)
-    counts, correct = counts.reshape(-1, width).sum(axis=1), correct.reshape(-1, width).sum(axis=1)
-    accuracy = np.full(len(counts), np.nan)
-    used = counts > 0
-    accuracy[used] = 100 * correct[used] / counts[used]
-    return np.linspace(0, 100, len(counts) + 1), accuracy, counts / counts.sum()
+    common = math.gcd(*(len(cell.counts) for cell in reliability))
+    bars = next(bars for bars in range(min(MOST_BARS, common), 0, -1) if common % bars == 0)
+
+    def summed(name: str) -> Floats:
+        parts = [np.reshape(getattr(cell, name), (bars, -1)).sum(axis=1) for cell in reliability]
+        total: Floats = np.sum(parts, axis=0, dtype=np.float64)
+        return total
+
+    counts, correct = summed("counts"), summed("correct")
+    accuracy = np.full(bars, np.nan)
+    np.divide(100 * correct, counts, out=accuracy, where=counts > 0)
+    return np.linspace(0, 100, bars + 1), accuracy, counts / counts.sum()

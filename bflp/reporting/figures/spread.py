@@ -8,37 +8,29 @@ import matplotlib.pyplot as plt
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from bflp.reporting.figures import style
-from bflp.reporting.figures.block import WEIGHTS, Block
+from bflp.reporting.figures.block import Block, grouped
 from bflp.reporting.figures.curves import DIVERGED, draw_curves
-from bflp.settings.schema import VARIATIONAL_MODELS
 
 
 @style.styled
 def draw(block: Block) -> Any:
-    """A panel per variational model, a line per rule, on a logarithmic axis."""
-    variational = [row for row in block.rows if row[1] in block.aggregators()]
-    models = list(dict.fromkeys(model for model, _ in variational))
-    titles = dict(zip(VARIATIONAL_MODELS, WEIGHTS, strict=True))
-    styles = style.rule_styles(block.aggregators())
-    figure, grid = plt.subplots(
-        1,
-        len(models),
-        figsize=(style.FULL_WIDTH if len(models) > 1 else style.FULL_WIDTH * 0.6, 3.0),
-        sharey=True,
-        squeeze=False,
-    )
+    """A panel per way to weigh the clients, a line per row with a posterior, on a logarithmic axis."""
+    rows = block.posterior_rows
+    groups = grouped(rows, block.weights)
+    # Of all rows, so that a row looks the same in all figures of a block.
+    styles = {row: look for row, look in style.row_styles(block.rows, block.weights).items() if row in rows}
+    figure, grid = plt.subplots(1, len(groups), figsize=(style.width_of(len(groups)), 3.0), sharey=True, squeeze=False)
     drawn = [
-        draw_curves(axes, block, [row for row in variational if row[0] == model], "spread", styles)
-        for axes, model in zip(grid[0], models, strict=True)
+        draw_curves(axes, block, group, "spread", styles) for axes, (_, group) in zip(grid[0], groups, strict=True)
     ]
-    for axes, model in zip(grid[0], models, strict=True):
-        axes.set_title(f"{model} ({titles[model]})")
+    for axes, (title, _) in zip(grid[0], groups, strict=True):
+        axes.set_title(style.wrapped(title, 45))
         axes.set_xlabel("Communication round")
         if any(drawn):
             log_axis(axes)
     grid[0][0].set_ylabel("Spread (logarithmic)")
     style.heading(figure, block.title, block.over_seeds())
-    style.foot_legend(figure, style.rule_handles(styles, ""), block.gaps(variational, DIVERGED))
+    style.foot_legend(figure, style.legend_handles(styles.values()), block.gaps(rows, DIVERGED))
     if not any(drawn):
         style.without_ticks(*figure.axes)
     return figure

@@ -1,4 +1,4 @@
-"""How all figures look: sizes for print, fonts that stay text, and a colour, dash and marker for each rule.
+"""How all figures look: sizes for print, fonts that stay text, and a colour, dash and marker for each row.
 
 Colours are those of Okabe and Ito (2008), which colour-blind readers tell apart; dashes and markers differ as well, so
 that a grey print can be read. Sizes are in inches and points at print size: no text is smaller than 7 points.
@@ -7,7 +7,7 @@ that a grey print can be read. Sizes are in inches and points at print size: no 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -25,8 +25,10 @@ from matplotlib.lines import Line2D
 
 from bflp import aggregators
 from bflp.files import whole_file
-from bflp.grid.plan import NO_AGGREGATOR
+from bflp.grid.cell import NO_AGGREGATOR
+from bflp.reporting.figures.block import Row
 
+FORMATS = ("pdf", "svg")
 FULL_WIDTH = 7.0  # inches: the text's width on a page with two columns
 COLUMN_WIDTH = 3.4
 
@@ -60,8 +62,9 @@ _SETTINGS = {
     "figure.constrained_layout.use": True,
 }
 
-# Blue, orange, green, vermillion, purple, sky blue; black is kept for the models without a rule.
+# Blue, orange, green, vermillion, purple, sky blue; black and what is near it is kept for methods without a rule.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
+_WITHOUT_RULE = ("black", "#7F7F7F", "#7F4F24")
 _DASHES: tuple[Any, ...] = (
     "-",
     (0, (5, 1.5)),
@@ -69,16 +72,21 @@ _DASHES: tuple[Any, ...] = (
     (0, (6, 1.5, 1.2, 1.5)),
     (0, (4, 1, 1, 1, 1, 1)),
 )
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
+_MARKERS = ("*", "o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
 
 
 @dataclass(frozen=True)
-class RuleStyle:
-    """Colour, dash pattern and marker."""
+class Style:
+    """Colour, dash pattern and marker of rows, and what a legend calls them."""
 
     colour: str
     dash: Any
     marker: str
+    label: str
+
+    def line(self) -> dict[str, Any]:
+        """Arguments for matplotlib."""
+        return {"color": self.colour, "linestyle": self.dash, "marker": self.marker}
 
 
 def colour(index: int) -> str:
@@ -86,16 +94,35 @@ def colour(index: int) -> str:
     return _COLOURS[index % len(_COLOURS)]
 
 
-def rule_styles(rules: Sequence[str]) -> dict[str, RuleStyle]:
-    """A style for each rule; the built-in ones have the same in every figure of every grid."""
-    built_in = aggregators.built_in()
-    order = [*built_in, *(rule for rule in rules if rule not in built_in and rule != NO_AGGREGATOR)]
-    styles = {
-        rule: RuleStyle(_COLOURS[index % len(_COLOURS)], _DASHES[index % len(_DASHES)], _MARKERS[index % len(_MARKERS)])
-        for index, rule in enumerate(order)
-    }
-    styles[NO_AGGREGATOR] = RuleStyle("black", "-", "*")
-    return {rule: styles[rule] for rule in rules}
+def row_styles(rows: Sequence[Row], weights: Mapping[str, str]) -> dict[Row, Style]:
+    """A style for each row: colour and marker tell the rule.
+
+    Rows that a panel separates, models with other weights, share a style. Models with the same weights and the same
+    rule, or both without one, differ in dash and marker, and the legend names the models, too.
+    """
+    rules = list(dict.fromkeys([NO_AGGREGATOR, *aggregators.names(), *(rule for _, rule in rows)]))
+    # The first, second, ... model with the same rule and weights.
+    places = {row: [r for r in rows if r[1] == row[1] and weights[r[0]] == weights[row[0]]].index(row) for row in rows}
+    series: dict[tuple[str, int], list[str]] = {}
+    for (model, rule), place in places.items():
+        series.setdefault((rule, place), []).append(model)
+    order = [*((rule, 0) for rule in rules), *(key for key in series if key[1])]
+    shared = {rule for rule, place in series if place}
+    styles = {}
+    for (rule, place), models in series.items():
+        index, names, bare = order.index((rule, place)), " / ".join(models), rule == NO_AGGREGATOR
+        styles[rule, place] = Style(
+            _WITHOUT_RULE[place % len(_WITHOUT_RULE)] if bare else colour(rules.index(rule) - 1),
+            _DASHES[index % len(_DASHES)],
+            _MARKERS[index % len(_MARKERS)],
+            names if bare else f"{names} {rule}" if rule in shared else rule,
+        )
+    return {row: styles[row[1], place] for row, place in places.items()}
+
+
+def width_of(columns: int) -> float:
+    """The width in inches of a figure with so many panels side by side."""
+    return FULL_WIDTH if columns > 1 else FULL_WIDTH * 0.6
 
 
 def styled(draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,19 +144,9 @@ def _settings() -> Iterator[None]:
         yield
 
 
-def rule_handles(styles: Mapping[str, RuleStyle], deterministic: str) -> list[Any]:
-    """A legend's entries for the rules; `deterministic` names the models without one."""
-    return [
-        Line2D(
-            [],
-            [],
-            color=style.colour,
-            linestyle=style.dash,
-            marker=style.marker,
-            label=deterministic if rule == NO_AGGREGATOR else rule,
-        )
-        for rule, style in styles.items()
-    ]
+def legend_handles(styles: Iterable[Style]) -> list[Any]:
+    """A legend's entries, each style once."""
+    return [Line2D([], [], label=style.label, **style.line()) for style in dict.fromkeys(styles)]
 
 
 def foot_legend(figure: Any, handles: Sequence[Any], notes: Sequence[str] = ()) -> None:
@@ -157,15 +174,14 @@ def foot_legend(figure: Any, handles: Sequence[Any], notes: Sequence[str] = ()) 
 
 def heading(figure: Any, title: str, detail: str = "") -> None:
     """The figure's title with a detail, on one line where it fits."""
-    figure.suptitle(heading_text(title, detail, figure.get_figwidth()))
+    most = int(figure.get_figwidth() * 13.5)
+    whole = f"{title}: {detail}" if detail else title
+    figure.suptitle(whole if len(whole) <= most else f"{wrapped(title, most)}\n{wrapped(detail, most)}".strip())
 
 
-def heading_text(title: str, detail: str, width: float) -> str:
-    """Title and detail for a figure of so many inches."""
-    most = int(width * 13.5)
-    if len(title) + len(detail) + 2 <= most:
-        return f"{title}: {detail}" if detail else title
-    return "\n".join(line for text in (title, detail) for line in textwrap.wrap(text, most))
+def wrapped(text: str, most: int) -> str:
+    """A text in lines of at most so many characters."""
+    return "\n".join(textwrap.wrap(text, most))
 
 
 def empty_panel(axes: Any, text: str = "no results yet") -> None:
@@ -187,11 +203,11 @@ def thinned(length: int, most: int = 250) -> Any:
     return np.unique(np.linspace(0, length - 1, most).round().astype(int))
 
 
-def save(figure: Any, path: Path, formats: Sequence[str]) -> None:
+def save(figure: Any, path: Path, formats: Sequence[str] = FORMATS) -> None:
     """Write a figure as `path`.{format} each, and close it. The same figure gives the same bytes."""
     with _settings():
         if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
-            # Find all places once, not anew for every format.
+            # Run the layout engine once, not for every format.
             figure.draw_without_rendering()
             figure.set_layout_engine("none")
         for kind in formats:

@@ -1,0 +1,21 @@
+"""Federated algorithms: one file each, found by name as aggregation rules are. This module imports none of them.
+
+A file holds any of the functions `local`, `report` and `server` (bflp.engine.local.Algorithm), a frozen dataclass
+`Settings`, and, where they say something:
+    KINDS                the kinds of posterior that it is defined for
+    OPTIMISERS           the optimisers that it goes with
+    FULL_PARTICIPATION   whether all clients must train in each round
+    DEFAULT_AGGREGATORS  its rules, where neither the method nor the grid says others
+    refuse               function of its settings and a data set's `training`: why they do not go together, or ""
+    TRAFFIC              (up, down): what a client sends and receives in a round, in models; FedAvg: (1, 1)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def names() -> list[str]:
+    """The algorithms in this folder, FedAvg first."""
+    files = (path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
+    return sorted(files, key=lambda name: (name != "fedavg", name))

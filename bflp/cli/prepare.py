@@ -1,0 +1,50 @@
+"""Prepare data sets.
+
+Downloads them, or takes them from raw files or a source file, and writes an .npz of arrays each.
+"""
+
+import argparse
+from pathlib import Path
+
+from bflp.cli.arguments import add_settings_arguments
+from bflp.cli.common import plan_from
+from bflp.datasets.download import is_current, prepare_built_in, prepare_source
+from bflp.datasets.prepared import summary_file
+from bflp.datasets.registry import BUILT_IN
+from bflp.errors import ConfigError
+from bflp.grid.plan import Plan
+from bflp.provenance.reasons import record_preparation
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("dataset", nargs="+", help="names of data sets, built in or in the config")
+    add_settings_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    plan = plan_from(arguments)
+    for dataset in arguments.dataset:
+        prepare(plan, dataset)
+
+
+def prepare(plan: Plan, dataset: str) -> None:
+    """Write a data set's prepared file, and say so. Raises UserError."""
+    source, output = plan.settings.source(dataset), plan.paths.data(dataset)
+    if source is None and dataset not in BUILT_IN:
+        raise ConfigError(f"{dataset} is not a built-in data set and has no source: in the config")
+    job = plan.prepare_job(dataset)
+    remarks: list[str] = []
+    if source is not None:
+        remarks = prepare_source(Path(source), output)
+    else:
+        prepare_built_in(dataset, BUILT_IN[dataset], Path(plan.settings.data_dir, "raw"), output)
+    record_preparation(plan, dataset, job)
+    print("; ".join([f"{dataset}: prepared in {output}", *remarks]))
+
+
+def prepare_if_needed(plan: Plan, dataset: str) -> None:
+    """As `prepare`, where the data set is not there or its source has changed."""
+    file, source = plan.paths.data(dataset), plan.settings.source(dataset)
+    there = file.exists() and summary_file(file).exists()
+    if not there or (source is not None and not is_current(Path(source), file)):
+        prepare(plan, dataset)

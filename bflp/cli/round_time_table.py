@@ -1,0 +1,38 @@
+"""Collect the measured round times into round_time.csv and the runtime table."""
+
+import argparse
+import json
+
+import pandas as pd
+
+from bflp.cli.arguments import add_settings_arguments
+from bflp.cli.common import plan_from
+from bflp.files import whole_file
+from bflp.reporting.formats import write_table
+from bflp.reporting.markdown import to_markdown
+from bflp.reporting.tables import round_time_table
+
+add_arguments = add_settings_arguments
+
+
+def run(arguments: argparse.Namespace) -> None:
+    plan = plan_from(arguments)
+    rows = []
+    for cell, processes in plan.round_time_cells():
+        measured = json.loads(plan.paths.round_time(cell, processes).read_text(encoding="utf-8"))
+        seconds, aggregation = pd.Series(measured["train_seconds"]), pd.Series(measured["aggregation_seconds"])
+        rows.append(
+            {
+                **{key: value for key, value in cell.as_dict().items() if key != "seed"},
+                "processes": processes,
+                "seconds_per_round": seconds.mean(),
+                "standard_error": seconds.sem(),
+                "aggregation_seconds": aggregation.mean(),
+            }
+        )
+    frame = pd.DataFrame(rows)
+    with whole_file(plan.results / "round_time.csv") as temporary:
+        frame.to_csv(temporary, index=False)
+    table = round_time_table(plan, frame)
+    write_table(table, plan.results / "tables")
+    print(to_markdown(table))

@@ -1,0 +1,97 @@
+"""Train one cell of the grid: one federated experiment with one seed.
+
+By hand:  bflp train --cell fmnist/iid/10/FVBWA/AALV/seed0
+Data and partition are made when they are missing. A cell that was interrupted goes on from its last checkpoint; one
+that is done is left as it is.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from bflp.cli.arguments import CELL, add_settings_arguments
+from bflp.errors import ConfigError, UserError
+from bflp.grid.job import Job
+from bflp.grid.paths import Paths
+from bflp.runtime.train import CellFiles, Options, check_code, train
+
+NEEDED = ("evaluation", "processes", "data", "partition", "results")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    chosen = parser.add_mutually_exclusive_group(required=True)
+    chosen.add_argument("--cell", metavar=CELL, help="aggregator: none where the method has no rule")
+    chosen.add_argument("--job", help="from the workflow: the cell with its settings and fingerprint, as JSON")
+    add_settings_arguments(parser)
+    parser.add_argument("--processes", type=int, help="worker processes (default: the config's, at most the cores)")
+    parser.add_argument("--device", choices=["auto", "cpu", "cuda"], help="default: the config's")
+    parser.add_argument("--cells-per-gpu", type=int, help="how many cells may share a GPU (default: the config's)")
+    workflow = parser.add_argument_group("what goes with --job")
+    workflow.add_argument("--evaluation", help="settings and code of the final model's evaluation, as JSON")
+    workflow.add_argument("--checkpoint-seconds", type=float, default=2.0, help="least time between two checkpoints")
+    workflow.add_argument("--on-divergence", choices=["stop", "record"], default="stop")
+    workflow.add_argument("--attempt", type=int, default=1, help="which try this is")
+    workflow.add_argument("--results", type=Path, help="the folder of results")
+    for name in ("data", "partition"):
+        workflow.add_argument(f"--{name}", type=Path)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    if arguments.processes is not None and arguments.processes < 1:
+        raise ConfigError("--processes must be at least 1")
+    if arguments.job is None and not _to_be_trained(arguments):
+        return
+    missing = [name for name in NEEDED if getattr(arguments, name) is None]
+    if missing:
+        raise ConfigError(f"with --job, --{missing[0]} is needed, too")
+    job, paths = Job.parse(arguments.job), Paths(arguments.results, Path())
+    try:
+        evaluation = json.loads(arguments.evaluation)
+        ood = evaluation["ood_file"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"malformed --evaluation: {error}") from None
+    check_code(job)
+    files = CellFiles(
+        arguments.data,
+        arguments.partition,
+        *(paths.result(job.cell), paths.model(job.cell), paths.evaluation(job.cell), paths.progress(job.cell)),
+        kept=paths.kept,
+        ood=Path(ood) if ood else None,
+    )
+    options = Options(
+        evaluation,
+        arguments.processes,
+        arguments.device or "auto",
+        arguments.cells_per_gpu or 1,
+        arguments.checkpoint_seconds,
+        arguments.on_divergence,
+        arguments.attempt,
+    )
+    train(job, files, options)
+
+
+def _to_be_trained(arguments: argparse.Namespace) -> bool:
+    """Set what the workflow would have given, and make the cell's inputs; False where the cell is done."""
+    # Only here: a cell of the workflow starts sooner without these.
+    from bflp.cli import partition, prepare
+    from bflp.cli.common import cell_from, plan_from
+    from bflp.provenance.state import data_hashes, state
+
+    plan = plan_from(arguments)
+    cell, settings, paths = cell_from(arguments, plan), plan.settings, plan.paths
+    arguments.job, arguments.evaluation, arguments.results = plan.job(cell), plan.evaluation_text(cell), plan.results
+    arguments.checkpoint_seconds, arguments.on_divergence = settings.checkpoint_seconds, settings.on_divergence
+    arguments.data, arguments.partition = paths.data(cell.dataset), plan.partition_file(cell)
+    arguments.device = arguments.device or settings.device
+    arguments.cells_per_gpu = arguments.cells_per_gpu or settings.cells_per_gpu
+    arguments.processes = arguments.processes or min(settings.processes, len(os.sched_getaffinity(0)))
+    for dataset in filter(None, [cell.dataset, settings.out_of_distribution(cell.dataset)]):
+        prepare.prepare_if_needed(plan, dataset)
+    if not arguments.partition.exists():
+        partition.make(plan.partition_job_of(cell), arguments.data, arguments.partition)
+    done = state(plan, cell, data_hashes(plan)).is_right and paths.model(cell).exists()
+    if done:
+        print(f"{cell}: is done, see {paths.result(cell)}; delete that to train it again", file=sys.stderr)
+    return not done

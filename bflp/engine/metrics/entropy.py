@@ -1,0 +1,10 @@
+"""Mean entropy of the predictions: total uncertainty."""
+
+from bflp.engine.predictions import Predictions
+
+TITLE, UNIT, HIGHER_IS_BETTER, DIGITS = "Entropy", "", False, 2
+
+
+def metric(predictions: Predictions) -> float:
+    """In nats."""
+    return float(predictions.entropies.mean())

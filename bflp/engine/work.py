@@ -1,0 +1,213 @@
+"""What executes a cell's tasks: training a client, evaluating a part of the test set.
+
+Nothing is kept from one task to the next but buffers, so that it does not matter which process does what.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bflp import networks
+from bflp.engine.batches import in_unit_interval
+from bflp.engine.client import client_update
+from bflp.engine.cuda_graph import Replay
+from bflp.engine.local import Chosen, Facts, State
+from bflp.engine.predictions import Floats
+from bflp.engine.settings import CellSettings
+from bflp.networks import Network
+from bflp.networks.posterior import Posterior
+from bflp.rng import torch_generator
+
+# Test images per evaluation task. Part of every result: the noise is drawn per chunk.
+EVALUATION_CHUNK = 500
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The data of a cell, as arrays that may be memory-mapped.
+
+    train_inputs, test_inputs: images uint8 [N, C, H, W] or features float32 [N, F]; train_labels, test_labels: int64
+    [N]; labels: how many there are; indices, offsets: client k holds the training samples
+    indices[offsets[k]:offsets[k + 1]]; ood_inputs: of a second data set, or None.
+    """
+
+    train_inputs: NDArray[Any]
+    train_labels: NDArray[np.int64]
+    test_inputs: NDArray[Any]
+    test_labels: NDArray[np.int64]
+    labels: int
+    indices: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    ood_inputs: NDArray[Any] | None = None
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Training samples per client [clients]."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a client in a round."""
+
+    round: int
+    client: int
+
+    def __str__(self) -> str:
+        return f"round {self.round}, client {self.client}"
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Predict one chunk of the test images, or of the second data set's. samples: Monte Carlo samples."""
+
+    round: int
+    chunk: int
+    samples: int
+    ood: bool = False
+
+    def __str__(self) -> str:
+        return f"the evaluation of round {self.round}"
+
+
+Task = Train | Evaluate
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """What the server sends to the clients of a round: its model [D], and its algorithm's state."""
+
+    model: Tensor
+    state: State = field(default_factory=dict)
+
+
+class Answer(NamedTuple):
+    """What a client's training gives, on the CPU: parameters [D], mean loss, steps, message, and its new state."""
+
+    vector: Tensor
+    loss: float
+    steps: int
+    message: State
+    state: State
+
+
+def no_state(client: int, round_: int) -> State:
+    """The state of a client before a round, of algorithms whose clients remember nothing."""
+    return {}
+
+
+class Work:
+    """Executes the tasks of one cell on one device. states: gives a client's state before a round."""
+
+    def __init__(
+        self,
+        settings: CellSettings,
+        inputs: Inputs,
+        device: str,
+        algorithm: Chosen | None = None,
+        states: Callable[[int, int], State] = no_state,
+    ) -> None:
+        # One thread each: the parallelism is over clients, and results must not depend on thread counts.
+        torch.set_num_threads(1)
+        if device != "cpu":
+            # What names no device is then on the cell's card, too.
+            torch.cuda.set_device(torch.device(device).index or 0)
+            # Not on the CPU, where all that is used here is deterministic: this imports torch's compiler, a second.
+            torch.use_deterministic_algorithms(True)
+            torch.backends.cudnn.benchmark = False
+        self.settings, self.inputs, self.device = settings, inputs, device
+        self.algorithm, self.states = algorithm or Chosen(), states
+        self.network = network_of(settings, inputs.train_inputs.shape[1:], inputs.labels, device)
+        self.layout = self.network.layout
+        self.replay = None if device == "cpu" else Replay()
+
+    @cached_property
+    def initial(self) -> Tensor:
+        """The server's model [D] before the first round."""
+        posterior = self.settings.posterior
+        value = posterior.initial_log_variance if posterior else 0.0
+        model = self.layout.initial_vector(value, torch_generator(self.settings.seed, "initial model"))
+        if posterior and posterior.enforce == "project":
+            model[self.layout.log_variances].clamp_(*posterior.bounds)
+        return model
+
+    def facts(self, round_: int, client: int | None = None) -> Facts:
+        """Of a client; None: of the server."""
+        settings, sizes = self.settings, self.inputs.sizes
+        samples = int(sizes.sum() if client is None else sizes[client])
+        share = samples / int(sizes.sum()) if settings.weights == "data" else 1 / int(np.count_nonzero(sizes))
+        posterior = settings.posterior
+        prior = (posterior.prior_mean, posterior.prior_standard_deviation**-2) if posterior else (0.0, 0.0)
+        clients = int(np.count_nonzero(sizes))
+        training = settings.training
+        return Facts(self.layout, training, clients, samples, share, round_, prior, self.initial, settings)
+
+    def train(self, broadcast: Broadcast, task: Train) -> Answer:
+        """Local training of one client from the server's model. Raises NotFiniteError."""
+        inputs, settings = self.inputs, self.settings
+        indices = inputs.indices[inputs.offsets[task.client] : inputs.offsets[task.client + 1]]
+        own = torch.from_numpy(np.array(inputs.train_inputs[indices])).to(self.device)
+        labels = torch.from_numpy(inputs.train_labels[indices]).to(self.device)
+        model, server = broadcast.model.to(self.device), self._here(broadcast.state)
+        before, facts = self._here(self.states(task.client, task.round)), self.facts(task.round, task.client)
+        local = self.algorithm.local(model, server, before, facts)
+        further = (own, labels, settings, task.round, task.client, self.replay, local)
+        if settings.sampled:
+            assert settings.posterior is not None
+            # Not by an import statement: each way to a posterior then concerns only its own cells.
+            kind = importlib.import_module(f"bflp.engine.{settings.posterior.kind}")
+            inner = self.network.inner  # type: ignore[attr-defined]
+            trained = kind.train(inner, model[self.layout.means], model[self.layout.log_variances], *further)
+        else:
+            trained = client_update(self.network, model, *further)
+        message, state = self.algorithm.report(model, trained, server, before, facts)
+        return Answer(trained.vector.cpu(), trained.loss, trained.steps, _on_cpu(message), _on_cpu(state))
+
+    def evaluate(self, broadcast: Broadcast, task: Evaluate) -> tuple[Floats, Floats]:
+        """Probabilities [n, L] and mean entropies [n] (of the Monte Carlo samples) of one chunk."""
+        all_inputs = self.inputs.ood_inputs if task.ood else self.inputs.test_inputs
+        assert all_inputs is not None
+        part = all_inputs[task.chunk * EVALUATION_CHUNK : (task.chunk + 1) * EVALUATION_CHUNK]
+        inputs = in_unit_interval(torch.from_numpy(np.array(part)).to(self.device))
+        purpose = "out-of-distribution noise" if task.ood else "evaluation noise"
+        generator = torch_generator(self.settings.seed, purpose, task.round, task.chunk, device=self.device)
+        model = broadcast.model.to(self.device)
+        probabilities, entropies = self.network.predict(model, inputs, task.samples, generator)
+        return probabilities.cpu().numpy(), entropies.cpu().numpy()
+
+    def _here(self, state: State) -> State:
+        return {name: tensor.to(self.device) for name, tensor in state.items()}
+
+
+def _on_cpu(state: State) -> State:
+    return {name: tensor.cpu() for name, tensor in state.items()}
+
+
+def network_of(settings: CellSettings, input_shape: tuple[int, ...], labels: int, device: str = "cpu") -> Network:
+    """The cell's network. Raises NetworkError where the data do not fit it."""
+    posterior = settings.posterior
+    given = Posterior()
+    if posterior is not None:
+        prior = (posterior.prior_mean, posterior.prior_standard_deviation)
+        given = Posterior(*prior, posterior.bounds, posterior.enforce)
+    variational = posterior.variational if posterior and not settings.sampled else "none"
+    network = networks.build(settings.network, input_shape, labels, variational, given, device)
+    if not settings.sampled:
+        return network
+    # By name, as the ways to a posterior.
+    found: Network = importlib.import_module("bflp.networks.sampled").SampledPosterior(network)
+    return found
+
+
+def evaluation_tasks(images: int, round_: int, samples: int, ood: bool = False) -> list[Evaluate]:
+    """The tasks that together evaluate so many images."""
+    return [Evaluate(round_, chunk, samples, ood) for chunk in range(-(-images // EVALUATION_CHUNK))]

@@ -1,0 +1,65 @@
+"""Which code can change what: the modules that a fingerprint starts from.
+
+A fingerprint covers the import closure of these modules. They all lie inside the wall (docs/concepts.md): what runs the
+engine, reads settings or draws tables is in no fingerprint, and its edits compute nothing again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bflp import networks
+from bflp.fingerprint import digests, fingerprint
+
+PREPARE_MODULES = ("bflp.datasets.convert",)
+
+
+def partition_modules(strategy: str) -> tuple[str, ...]:
+    """Of making a partition."""
+    return ("bflp.partition.split", f"bflp.partition.{strategy}")
+
+
+def training_modules(job: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of training a cell, as its `cell`, `settings` and `files` say."""
+    settings, files = job["settings"], job.get("files", {})
+    modules = ["bflp.engine.round", *partition_modules(settings["partition"]["strategy"]), *_network_modules(job)]
+    if settings["augment"]:
+        modules.append("bflp.engine.augment")
+    kind = settings.get("posterior", {"kind": "variational"})["kind"]
+    if kind != "variational":
+        modules.append(f"bflp.engine.{kind}")
+    if "algorithm" in settings and "algorithm" not in files:
+        modules.append(f"bflp.algorithms.{settings['algorithm']['name']}")
+    if job["cell"]["aggregator"] != "none" and "aggregator" not in files:
+        modules.append(f"bflp.aggregators.{job['cell']['aggregator'].lower()}")
+    return tuple(modules)
+
+
+def evaluation_modules(job: Mapping[str, Any], metrics: tuple[str, ...]) -> tuple[str, ...]:
+    """Of evaluating a cell's final model. metrics: the names of those with a file of their own."""
+    return ("bflp.engine.evaluation", *(f"bflp.engine.metrics.{name}" for name in metrics), *_network_modules(job))
+
+
+def _network_modules(job: Mapping[str, Any]) -> tuple[str, ...]:
+    posterior = job["settings"].get("posterior", {"kind": "none"})
+    sampled = posterior.get("kind", "variational") not in ("none", "variational")
+    weights = posterior.get("variational", "dense") if posterior["kind"] == "variational" else "none"
+    found = networks.modules(job["settings"].get("network", {"name": "lenet"}), weights)
+    return (*found, "bflp.networks.sampled") if sampled else found
+
+
+def outside_files(job: Mapping[str, Any], *roles: str) -> tuple[str, ...]:
+    """The user's own files that the cell runs, in a fixed order; with `roles` only those."""
+    files: Mapping[str, str] = job.get("files", {})
+    return tuple(files[role] for role in sorted(files) if not roles or role in roles)
+
+
+def training_fingerprint(job: Mapping[str, Any]) -> str:
+    """Of all code that can change what training the cell gives."""
+    return fingerprint(training_modules(job), outside_files(job))
+
+
+def training_digests(job: Mapping[str, Any]) -> dict[str, str]:
+    """A short digest of each module and file that the fingerprint covers, for the result."""
+    return digests(training_modules(job), outside_files(job))

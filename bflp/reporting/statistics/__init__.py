@@ -1,0 +1,1 @@
+"""From results to answers: differences of rows that are paired by seed, what can be claimed, and what can not."""

@@ -1,0 +1,225 @@
+"""All statistics of a grid, from its tidy results: every row against the reference row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bflp.engine.metrics.registry import Metric
+from bflp.errors import ConfigError
+from bflp.grid.cell import NO_AGGREGATOR
+from bflp.reporting.statistics.paired import Estimate, claims, improvement, mean_difference
+from bflp.reporting.statistics.ranks import Ranks, average_ranks, signed_rank
+from bflp.settings.schema import StatisticsSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Row = tuple[str, str]  # model, aggregator
+Block = tuple[str, str, str]  # dataset, partition, clients
+Floats = NDArray[np.float64]
+
+LEVEL = 0.05
+# With fewer blocks the prior of the signed-rank test says more than they do.
+FEWEST_SIGNED_RANKS = 5
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One metric of R rows in B blocks, compared with the reference row.
+
+    means [R, B], over the seeds that all rows have in a block; overall: an Estimate [R] over blocks; by_block: one
+    [R, B]; differs, same: adjusted p [R] (see `paired.claims`); improvement: share, low, high [3, R];
+    outcomes [R, 3]: in how many blocks the mean difference is a loss, a tie, a win; typical [R, 3]: the
+    probabilities of these from the signed-rank test over blocks, NaN where there are few;
+    ranks: of `ranked` rows, None where no block has all of them.
+    """
+
+    name: str
+    metric: Metric
+    margin: float
+    means: Floats
+    overall: Estimate
+    by_block: Estimate
+    differs: Floats
+    same: Floats
+    improvement: Floats
+    outcomes: NDArray[np.int64]
+    typical: Floats
+    ranks: Ranks | None
+    ranked: NDArray[np.int64]
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, else -1."""
+        return 1 if self.metric.higher_is_better else -1
+
+    @property
+    def digits(self) -> int:
+        """Decimals with which the margin has two significant digits."""
+        return max(0, 1 - math.floor(math.log10(self.margin)))
+
+    def claims(self, row: int) -> list[str]:
+        """What is claimed of a row: "better" or "worse", and whether it is "the same" but for what does not matter."""
+        gain = self.sign * self.overall.difference[row]
+        differs = [] if not self.differs[row] < LEVEL else ["better" if gain > 0 else "worse"]
+        return [*differs, *(["the same"] if self.same[row] < LEVEL else [])]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """All compared metrics. diverged: (row, block) that are left out, with the seeds that diverged; missing: how many
+    runs of a row are not there."""
+
+    rows: Sequence[Row]
+    blocks: Sequence[Block]
+    seeds: Sequence[int]
+    reference: int
+    compared: Sequence[Compared]
+    diverged: Mapping[tuple[Row, Block], Sequence[int]]
+    missing: Mapping[Row, int]
+
+    @property
+    def others(self) -> list[int]:
+        """The rows but the reference."""
+        return [index for index in range(len(self.rows)) if index != self.reference]
+
+    def names(self) -> list[str]:
+        return [row_name(row) for row in self.rows]
+
+
+def row_name(row: Row) -> str:
+    """A row's model, and its aggregator where it has one."""
+    model, aggregator = row
+    return model if aggregator == NO_AGGREGATOR else f"{model} {aggregator}"
+
+
+def reference_row(wanted: str | None, rows: Sequence[Row]) -> int:
+    """The index of the reference row. Raises ConfigError where there is none of this name."""
+    names = [row_name(row) for row in rows]
+    if wanted is None:
+        return names.index("FEDAVG") if "FEDAVG" in names else 0
+    if wanted not in names:
+        raise ConfigError(f"statistics.reference: there is no row {wanted!r} in the grid (rows: {', '.join(names)})")
+    return names.index(wanted)
+
+
+def analyse(
+    frame: pd.DataFrame,
+    rows: Sequence[Row],
+    blocks: Sequence[tuple[Any, Any, Any]],
+    seeds: Sequence[int],
+    settings: StatisticsSettings,
+    metrics: Mapping[str, Metric],
+) -> Statistics:
+    """Compare the rows of a tidy frame of results, which may lack some. metrics: all there are, by name.
+
+    A row that diverged with any seed of a block is left out of that block, as in the tables: the seeds that happened
+    to survive would flatter it. Raises ConfigError for a reference or a metric that there is not.
+    """
+    unknown = [name for name in settings.equivalence if name not in metrics]
+    if unknown:
+        raise ConfigError(f"statistics.equivalence: unknown metric {unknown[0]!r} (known: {', '.join(metrics)})")
+    reference = reference_row(settings.reference, rows)
+    blocks = [(str(dataset), str(partition), str(clients)) for dataset, partition, clients in blocks]
+    names = [name for name in metrics if name in settings.equivalence]
+    margins = np.array([settings.equivalence[name] for name in names])
+    values, diverged, missing = _values(frame, rows, blocks, seeds, names)
+    differences = values - values[:, [reference]]
+    overall, by_block = mean_difference(differences), mean_difference(differences[..., None, :])
+    differs, same = claims(overall, margins[:, None])
+    compared = []
+    for index, name in enumerate(names):
+        metric, margin = metrics[name], float(margins[index])
+        gains = (1 if metric.higher_is_better else -1) * by_block.difference[index]
+        # Differences of decimals that are the margin come out a rounding error beyond it.
+        near = margin * (1 + 1e-9)
+        means, ranked = _common_means(values[index])
+        complete = ~np.isnan(means[ranked]).any(axis=0)
+        compared.append(
+            Compared(
+                name=name,
+                metric=metric,
+                margin=margin,
+                means=means,
+                overall=overall[index],
+                by_block=by_block[index],
+                differs=differs[index],
+                same=same[index],
+                improvement=np.stack(improvement(differences[index], metric.higher_is_better)),
+                outcomes=_outcomes(gains, near),
+                typical=np.stack([_typical(row[~np.isnan(row)], near) for row in gains]),
+                ranks=average_ranks(means[ranked][:, complete], metric.higher_is_better)
+                if len(ranked) and complete.any()
+                else None,
+                ranked=ranked,
+            )
+        )
+    return Statistics(rows, blocks, seeds, reference, compared, diverged, missing)
+
+
+def excluding_zero(statistics: Statistics) -> set[tuple[str, str, str, str, str, str]]:
+    """(dataset, partition, clients, model, aggregator, metric) whose paired interval within the block excludes 0.
+
+    For marks in the result tables; not corrected for how many intervals there are.
+    """
+    return {
+        (*block, *row, compared.name)
+        for compared in statistics.compared
+        for i, row in enumerate(statistics.rows)
+        for j, block in enumerate(statistics.blocks)
+        if compared.by_block.low[i, j] > 0 or compared.by_block.high[i, j] < 0
+    }
+
+
+def _values(
+    frame: pd.DataFrame, rows: Sequence[Row], blocks: Sequence[Block], seeds: Sequence[int], metrics: Sequence[str]
+) -> tuple[Floats, dict[tuple[Row, Block], list[int]], dict[Row, int]]:
+    """Results [M, R, B, S], NaN where there are none or left out; who diverged; how many are missing."""
+    values = np.full((len(metrics), len(rows), len(blocks), len(seeds)), np.nan)
+    row_of, block_of = ({key: index for index, key in enumerate(keys)} for keys in (rows, blocks))
+    seed_of = {seed: index for index, seed in enumerate(seeds)}
+    diverged: dict[tuple[Row, Block], list[int]] = {}
+    missing = dict.fromkeys(rows, len(blocks) * len(seeds))
+    for line in frame.to_dict("records"):
+        row = (str(line["model"]), str(line["aggregator"]))
+        block = (str(line["dataset"]), str(line["partition"]), str(line["clients"]))
+        seed = int(line["seed"])
+        if row not in row_of or block not in block_of or seed not in seed_of:
+            continue
+        missing[row] -= 1
+        if bool(line["diverged"]):
+            diverged.setdefault((row, block), []).append(seed)
+        else:
+            numbers = [math.nan if line[name] is None else float(line[name]) for name in metrics]
+            values[:, row_of[row], block_of[block], seed_of[seed]] = numbers
+    for row, block in diverged:
+        values[:, row_of[row], block_of[block]] = np.nan
+    return values, diverged, {row: count for row, count in missing.items() if count}
+
+
+def _common_means(values: Floats) -> tuple[Floats, NDArray[np.int64]]:
+    """Means [R, B] over the seeds that all rows have, of values [R, B, S]; and the rows that have any value."""
+    ranked = np.flatnonzero(~np.isnan(values).all(axis=(1, 2)))
+    common = ~np.isnan(values[ranked]).any(axis=0)  # [B, S]
+    with np.errstate(invalid="ignore"):
+        means = np.where(common, np.nan_to_num(values), 0.0).sum(-1) / common.sum(-1)
+    means[np.setdiff1d(np.arange(len(values)), ranked)] = np.nan
+    return means, ranked
+
+
+def _outcomes(gains: Floats, margin: float) -> NDArray[np.int64]:
+    """Losses, ties and wins [R, 3] of gains [R, B]."""
+    return np.stack([(gains < -margin).sum(1), (np.abs(gains) <= margin).sum(1), (gains > margin).sum(1)], axis=1)
+
+
+def _typical(gains: Floats, margin: float) -> Floats:
+    if len(gains) < FEWEST_SIGNED_RANKS:
+        return np.full(3, np.nan)
+    # A generator of its own: what a row says does not depend on which others there are.
+    return signed_rank(gains, margin, np.random.default_rng(0))

@@ -1,0 +1,85 @@
+"""What finished cells made, kept under their identity, so that going back to earlier settings or code trains nothing.
+
+Hard links beside the workflow's outputs, which Snakemake deletes before it runs a job again. A checkpoint, of a cell
+that is finished or not, bears the same name (bflp.runtime.checkpoint). Imports no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bflp.errors import DataError
+from bflp.files import whole_file
+from bflp.grid.cell import Cell
+from bflp.results.file import read_result
+
+# What is kept of a cell, and how it is called: {identity}{suffix}.
+SUFFIXES = {"result": ".json", "model": ".safetensors", "evaluation": ".evaluation.json"}
+
+
+def keep(folder: Path, identity: str, files: Mapping[str, Path]) -> None:
+    """Link the files of a finished cell, by the names of SUFFIXES. Raises OSError."""
+    for what, file in files.items():
+        _link(file, folder / f"{identity}{SUFFIXES[what]}")
+
+
+def restore(folder: Path, identity: str, files: Mapping[str, Path], cell: Cell) -> bool:
+    """Put back what is kept; False, touching nothing, where there is no whole result with its model, byte for byte."""
+    kept = {what: folder / f"{identity}{SUFFIXES[what]}" for what in files}
+    try:
+        model_file = read_result(kept["result"], cell).environment.model_file
+        if hashlib.sha256(kept["model"].read_bytes()).hexdigest() != model_file:
+            return False
+    except (DataError, FileNotFoundError):
+        return False
+    for what, file in files.items():
+        if kept[what].exists():
+            _link(kept[what], file)
+            # Snakemake compares times: what is put back is newer than what it was made from.
+            os.utime(file)
+    return True
+
+
+class CheckpointRounds:
+    """After which round each cell that has a checkpoint would go on; the folder is listed once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.files: dict[str, list[Path]] = {}
+        for file in folder.glob("*.checkpoint.safetensors"):
+            self.files.setdefault(file.name.partition("-")[0], []).append(file)
+
+    def of(self, identity: str) -> int:
+        """The round; 0 where the cell would start at the beginning. identity: from `Job.identity`."""
+        base, _, wanted = identity.partition("-")
+        rounds = [checkpoint_round(file) for file in self.files.get(base, [])]
+        return max((round_ for round_ in rounds if round_ <= int(wanted)), default=0)
+
+
+def checkpoint_round(file: Path) -> int:
+    """After which round a checkpoint was written, from the JSON at its head; 0 for a damaged one."""
+    try:
+        with file.open("rb") as opened:
+            head = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+        return int(json.loads(head["__metadata__"]["history"])["round"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def stored(folder: Path) -> Iterator[tuple[str, Path]]:
+    """(identity, file) of all that is kept."""
+    for file in sorted(folder.glob("*-*.*")):
+        yield file.name.partition(".")[0], file
+
+
+def _link(source: Path, target: Path) -> None:
+    with whole_file(target) as temporary:
+        temporary.unlink(missing_ok=True)
+        try:
+            os.link(source, temporary)
+        except OSError:  # a file system without hard links, or another one
+            shutil.copyfile(source, temporary)

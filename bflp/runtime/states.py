@@ -1,0 +1,48 @@
+"""What clients remember between rounds, one file per client and round on disk, so that many clients need no memory.
+
+A client that was not drawn keeps its state bit for bit. States are part of a cell's checkpoint: after a kill those that
+are newer than the checkpoint are not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from safetensors.torch import load_file, save
+
+from bflp.engine.local import State
+from bflp.files import whole_file
+
+
+class ClientStates:
+    """The states below `folder`; an empty one for a client that has not trained yet."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, client: int, round_: int) -> State:
+        """The state of a client before a round."""
+        earlier = [known for known in self._rounds(client) if known < round_]
+        return load_file(self._file(client, max(earlier))) if earlier else {}
+
+    def save(self, round_: int, states: dict[int, State]) -> None:
+        """Write the states of clients after a round."""
+        for client, state in states.items():
+            with whole_file(self._file(client, round_)) as temporary:
+                temporary.write_bytes(save({name: tensor.contiguous() for name, tensor in state.items()}))
+
+    def forget(self, clients: Iterable[int], checkpoints: Sequence[int]) -> None:
+        """Of these clients drop what no checkpoint goes on from; checkpoints: the rounds of those that are there."""
+        for client in clients:
+            known = self._rounds(client)
+            needed = {max((each for each in known if each <= round_), default=0) for round_ in checkpoints}
+            for old in known:
+                if old not in needed and old < max(checkpoints):
+                    self._file(client, old).unlink(missing_ok=True)
+
+    def _rounds(self, client: int) -> list[int]:
+        return [int(file.stem) for file in (self.folder / str(client)).glob("*.safetensors") if file.stem.isdecimal()]
+
+    def _file(self, client: int, round_: int) -> Path:
+        return self.folder / str(client) / f"{round_}.safetensors"

@@ -1,0 +1,116 @@
+"""The job of one cell: what was kept is put back; else the cell is trained. Imports no torch before it must."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bflp import fingerprint
+from bflp.datasets import prepared
+from bflp.errors import UserError
+from bflp.files import remove_leftovers
+from bflp.grid.coverage import training_digests, training_fingerprint
+from bflp.grid.job import Job
+from bflp.runtime import kept, progress, termination
+from bflp.runtime.device import claimed_device
+from bflp.runtime.lock import only_one
+
+
+class HopelessError(UserError):
+    """A failure that another try would run into again."""
+
+
+@dataclass(frozen=True)
+class CellFiles:
+    """What a cell reads and writes. kept: the folder of what is kept; ood: may not be there yet."""
+
+    data: Path
+    partition: Path
+    result: Path
+    model: Path
+    evaluation: Path
+    progress: Path
+    kept: Path
+    ood: Path | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a cell is run; nothing of it changes the model.
+
+    evaluation: from `Plan.evaluation_of`; attempt: which try of Snakemake's retries this is.
+    """
+
+    evaluation: Mapping[str, Any]
+    processes: int = 1
+    device: str = "auto"
+    cells_per_gpu: int = 1
+    checkpoint_seconds: float = 2.0
+    on_divergence: str = "stop"
+    attempt: int = 1
+
+    @property
+    def ece_bins(self) -> int:
+        """Of the curves' ECE."""
+        bins: int = self.evaluation["settings"]["ece_bins"]
+        return bins
+
+
+def train(job: Job, files: CellFiles, options: Options) -> None:
+    """Make the cell's result and model, and where all it needs is there, its evaluation. Raises UserError."""
+    identity = job.identity(prepared.read_summary(files.data)["sha256"])
+    with only_one(files.progress.with_suffix(".lock"), str(job)):
+        # The result last, without which the others are not put back.
+        written = {"evaluation": files.evaluation, "model": files.model, "result": files.result}
+        for file in [*written.values(), files.kept / identity]:
+            remove_leftovers(file)
+        if kept.restore(files.kept, identity, written, job.cell):
+            check_code(job)
+            print(
+                f"{job}: put back what was trained before with these settings, this code and these data",
+                file=sys.stderr,
+            )
+            progress.write(files.progress, state="done", identity=identity)
+            return
+        _refuse_hopeless(files.progress, identity, options)
+        try:
+            _train(job, files, options, identity)
+        except (UserError, termination.Terminated) as error:
+            state = "failed" if isinstance(error, UserError) else "interrupted"
+            ended = {"state": state, "reason": str(error), "hopeless": isinstance(error, HopelessError)}
+            progress.write(files.progress, **{**progress.read(files.progress), "identity": identity, **ended})
+            raise
+        kept.keep(files.kept, identity, {what: file for what, file in written.items() if file.exists()})
+
+
+def _train(job: Job, files: CellFiles, options: Options, identity: str) -> None:
+    with claimed_device(options.device, options.cells_per_gpu) as (device, why):
+        print(f"{job}: on {device}, since {why}", file=sys.stderr)
+        # Not before: importing torch takes longer than putting back what is kept.
+        from bflp.runtime import cell
+        from bflp.runtime.inputs import Assignment
+
+        ood = files.ood if files.ood is not None and prepared.summary_file(files.ood).exists() else None
+        states = files.kept / f"{identity.partition('-')[0]}.clients"
+        cell.run(Assignment(job, files.data, files.partition, device, ood, states), files, options, identity)
+
+
+def check_code(job: Job) -> dict[str, str]:
+    """A short digest of each module that the job's fingerprint covers. Raises UserError unless the code has it."""
+    fingerprint.forget()
+    parts = job.as_dict()
+    if training_fingerprint(parts) != job.fingerprint:
+        raise UserError(
+            "the code was changed after this cell's job was made, so its result would not be of either version: "
+            "run snakemake again"
+        )
+    return training_digests(parts)
+
+
+def _refuse_hopeless(file: Path, identity: str, options: Options) -> None:
+    last = progress.read(file)
+    if options.attempt > 1 and last.get("hopeless") and last.get("identity") == identity:
+        raise UserError(f"{last['reason']} (trying again would end in the same way)")

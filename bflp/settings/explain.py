@@ -1,0 +1,117 @@
+"""Mistakes in settings, in words: one line each, with the nearest name that is known."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import reprlib
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+# Mistakes that are told at once.
+MOST_MISTAKES = 20
+# What earlier versions called it.
+RENAMED = {
+    "aggregator_files": "aggregators: {NAME: {file: ...}}",
+    "ppa_population": "aggregators: {PPA: {population: ...}}",
+    "checkpoint": "checkpoint_seconds",
+    "adaptive_ece": "ace",
+    "maximum_calibration_error": "mce",
+    "aleatoric": "expected_entropy",
+    "epistemic": "mutual_information",
+}
+
+
+def one_line(error: ValidationError) -> str:
+    """All mistakes, each with its place."""
+    details = error.errors(include_url=False)
+    texts = [": ".join(filter(None, (_place(detail["loc"]), _text(detail, ())))) for detail in details]
+    mistakes = list(dict.fromkeys(texts))
+    more = f"; and {len(mistakes) - MOST_MISTAKES} more" if len(mistakes) > MOST_MISTAKES else ""
+    return "; ".join(mistakes[:MOST_MISTAKES]) + more
+
+
+def explained(error: ValidationError, keys: Iterable[str]) -> ValidationError:
+    """The same mistakes in words; keys: those that are known here, for a misspelt one."""
+    details = error.errors(include_url=False)
+    return ValidationError.from_exception_data(
+        error.title, [_mistake(_text(detail, keys), detail["loc"], detail["input"]) for detail in details]
+    )
+
+
+def wrong(text: str, *location: object) -> ValidationError:
+    """A mistake at a place below that of the validator that raises this."""
+    return ValidationError.from_exception_data("settings", [_mistake(text, tuple(map(str, location)), None)])
+
+
+def require(where: str, names: Iterable[Any], known: Iterable[Any], otherwise: str = "") -> None:
+    """Raise ValueError for the first name that is not known. otherwise: what else can be done."""
+    known = list(known)
+    for name in names:
+        if name not in known:
+            listed = "; ".join(filter(None, [", ".join(map(str, known)) or "none", otherwise]))
+            raise ValueError(f"{where and where + ': '}unknown {shown(name)}{nearest(name, known)} (known: {listed})")
+
+
+def nearest(name: Any, known: Iterable[Any]) -> str:
+    """- did you mean ...?, or nothing."""
+    if not isinstance(name, str) or len(name) > 100:
+        return ""
+    if name in RENAMED:
+        return f" - it is now `{RENAMED[name]}`"
+    by_lower = {str(candidate).lower(): candidate for candidate in known}
+    near = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    return f" - did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+_REPR.maxlevel = 2
+
+
+def shown(value: Any) -> str:
+    """A value of a config as people know it, shortened: aliases of aliases can make it longer than memory."""
+    try:
+        return "empty" if value is None else _REPR.repr(value)
+    except ValueError:
+        return "a number of too many digits"
+
+
+def _mistake(text: str, location: tuple[Any, ...], value: Any) -> InitErrorDetails:
+    kind = PydanticCustomError("mistake", "{text}", {"text": text})
+    return InitErrorDetails(type=kind, loc=location, input=value)
+
+
+def _place(location: tuple[Any, ...]) -> str:
+    parts = [str(part) for part in location if part != "[key]"]
+    return ".".join(part if part.isprintable() and len(part) <= 80 else shown(part) for part in parts)
+
+
+def _text(detail: Any, keys: Iterable[str]) -> str:
+    """One of pydantic's errors, without its place."""
+    kind, context, given = detail["type"], detail.get("ctx", {}), f"(is {shown(detail['input'])})"
+    match kind:
+        case "mistake":
+            return str(context["text"])
+        case "value_error":
+            return str(context["error"])
+        case "extra_forbidden":
+            return f"unknown key{nearest(detail['loc'][-1], keys)}"
+        case "missing":
+            return "is missing"
+        case "literal_error":
+            known = re.findall(r"'([^']*)'", context["expected"])
+            return f"unknown {shown(detail['input'])}{nearest(detail['input'], known)} (known: {', '.join(known)})"
+        case "too_short" if context.get("actual_length") == 0:
+            return "must not be an empty list"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"must be a mapping {given}"
+        case "list_type" | "tuple_type":
+            return f"must be a list {given}"
+        case "too_short" | "too_long":
+            return f"must be a list of {context.get('min_length', context.get('max_length'))} {given}"
+    message = detail["msg"].replace("Input should be", "must be")
+    return f"{message[0].lower()}{message[1:]} {given}"

@@ -1,0 +1,40 @@
+"""What a config says of a network, checked before anything runs. Reads the network's file, and runs nothing of it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bflp import networks
+from bflp.settings.explain import nearest, shown, wrong
+
+
+def checked_network(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """{"name": ...} or {"file": ...}, and settings of the network's own. Raises ValueError in one line."""
+    given = dict(spec)
+    name, file = given.pop("name", None), given.pop("file", None)
+    if (name is None) == (file is None):
+        raise ValueError("a network is given by its name, or by a file, as in {file: mine.py}")
+    if file is None and name not in networks.BUILT_IN:
+        known = ", ".join(networks.BUILT_IN)
+        raise wrong(f"unknown {shown(name)}{nearest(name, networks.BUILT_IN)} (known: {known}; or a file)", "name")
+    path = Path(networks.__file__).with_name(f"{name}.py") if file is None else Path(file)
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise wrong(f"{path} cannot be read ({error.strerror})", "file") from None
+    except SyntaxError as error:
+        raise wrong(f"{path}, line {error.lineno}: {error.msg}", "file") from None
+    except ValueError as error:
+        raise wrong(f"{path} is not a Python source ({error})", "file") from None
+    builds = [node.args for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "build"]
+    if not builds:
+        raise wrong(f"{path} must define a function build(image_shape, labels) that returns a torch.nn.Module", "file")
+    last = builds[-1]
+    known_settings = [argument.arg for argument in (*last.args[2:], *last.kwonlyargs)]
+    for key in given:
+        if key not in known_settings and last.kwarg is None:
+            raise wrong(f"unknown key{nearest(key, known_settings)}", key)
+    return dict(spec)

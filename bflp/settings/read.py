@@ -1,0 +1,72 @@
+"""Reading config files, and laying one over another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bflp.errors import ConfigError
+
+# Keys that say what a mapping is: under another strategy the old one's settings mean nothing.
+TAGS = ("strategy", "name", "kind", "file")
+
+
+def overlaid(mappings: Iterable[Mapping[Any, Any]]) -> dict[Any, Any]:
+    """Config mappings laid over each other. As Snakemake does, first those over the first, then these over it."""
+    base, *others = mappings
+    top: dict[Any, Any] = {}
+    for other in others:
+        top = laid(top, other)
+    return laid(base, top)
+
+
+def laid(base: Mapping[Any, Any], top: Mapping[Any, Any]) -> dict[Any, Any]:
+    """`top` over `base`: mappings merge, all else replaces; so does a mapping that is tagged as something else."""
+    result = dict(base)
+    for key, value in top.items():
+        old = base.get(key)
+        if isinstance(value, Mapping) and isinstance(old, Mapping) and not _another(old, value):
+            result[key] = laid(old, value)
+        elif value != {} or key not in base:
+            result[key] = value
+    return result
+
+
+def _another(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> bool:
+    """Whether `new` is something else than `old` by its tag. Tags are texts: mappings may use these words as names."""
+    tags = [tag for tag in TAGS if isinstance(new.get(tag), str)]
+    return any(isinstance(old.get(tag), str) for tag in TAGS) and any(old.get(tag) != new[tag] for tag in tags)
+
+
+def read_file(file: Path) -> dict[Any, Any]:
+    """The mapping that a config file holds. Raises ConfigError for a missing file or one without a YAML mapping."""
+    try:
+        mapping = yaml.load(file.read_text(encoding="utf-8"), _Loader)
+    except FileNotFoundError:
+        raise ConfigError(f"there is no config file {file}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(f"{file}{where}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(mapping, dict):
+        raise ConfigError(f"{file} must hold a mapping of settings, such as `grid: ...`")
+    if "__use_yte__" in mapping:
+        raise ConfigError(f"{file}: `__use_yte__` is not supported; write the settings out as plain YAML")
+    return mapping
+
+
+class _Loader(yaml.SafeLoader):
+    """As YAML says, a mapping holds a key once; the safe loader alone lets the last one win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
+            seen.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else key)
+        return super().construct_mapping(node, deep)

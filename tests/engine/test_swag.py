@@ -1,0 +1,32 @@
+"""SWAG's moments against gradient descent in numpy."""
+
+import numpy as np
+import pytest
+import torch
+from algorithms.conjugate import Linear, cell, train
+
+from bflp.engine import swag
+from bflp.engine.settings import Training
+
+
+@pytest.mark.parametrize("epochs", [1, 4, 5])
+def test_moments_of_the_second_half_of_the_epochs(epochs: int) -> None:
+    """Three equal samples, one per step; the prior N(0.5, 0.5^2) acts with 4 / 3 on the mean loss."""
+    settings = cell(Training(epochs, 1, 0.05, 0.9, 0.0), "swag", mean=0.5, sd=0.5)
+    start = torch.tensor([0.3]).double()
+    vector = train(swag, Linear(np.array([[2.0, 1.0]] * 3)), start, 0 * start, settings)
+    w, v, iterates = float(start), 0.0, []
+    for _ in range(3 * epochs):
+        v = 0.9 * v + 2 * (2 * w - 1) + 4 / 3 * (w - 0.5)
+        w -= 0.05 * v
+        iterates.append(w)
+    half = iterates[3 * (epochs // 2) :]
+    assert vector[0].item() == pytest.approx(np.mean(half), rel=1e-9)
+    assert vector[1].exp().item() == pytest.approx(np.var(half), rel=1e-7)
+
+
+def test_a_weight_that_never_moves_has_a_finite_log_variance() -> None:
+    settings = cell(Training(2, 1, 0.05, 0.9, 0.0), "swag")
+    zeros = torch.zeros(1).double()
+    vector = train(swag, Linear(np.zeros((3, 2))), zeros, zeros, settings)
+    assert vector[0] == 0 and -100 < float(vector[1]) < -60

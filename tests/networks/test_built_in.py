@@ -1,0 +1,94 @@
+"""The networks that come with the product: shapes, gradients, settings."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from bflp import networks
+from bflp.networks import NetworkError
+from bflp.networks.posterior import Posterior
+
+MLP = {"name": "mlp", "sizes": [7, 5], "activation": "tanh"}
+SPECS = [{"name": "lenet"}, MLP, {"name": "cnn"}, {"name": "resnet20"}]
+POSTERIOR = Posterior(0.1, 0.7, (-8.0, 8.0))
+
+
+def build(spec: dict[str, object], variational: str, shape: tuple[int, ...] = (1, 16, 16)) -> networks.Network:
+    return networks.build(spec, shape, 4, variational, POSTERIOR, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "parameters"),
+    [
+        ({"name": "mlp"}, (1, 28, 28), 784 * 200 + 200 + 200 * 100 + 100 + 100 * 4 + 4),
+        ({"name": "mlp", "sizes": []}, (54,), 54 * 4 + 4),
+        # by hand: 5x5 convolutions, dense layers on 64 maps of 5x5 and of 4x4
+        ({"name": "cnn"}, (3, 32, 32), 4864 + 102464 + 1600 * 384 + 384 + 384 * 192 + 192 + 192 * 4 + 4),
+        ({"name": "cnn"}, (1, 28, 28), 1664 + 102464 + 1024 * 384 + 384 + 384 * 192 + 192 + 192 * 4 + 4),
+        # 269,722 with 10 labels in others' implementations with option A (65 * 10 of them in the dense layer)
+        ({"name": "resnet20"}, (3, 32, 32), 269_722 - 650 + 65 * 4),
+    ],
+)
+def test_numbers_of_parameters(spec: dict[str, object], shape: tuple[int, ...], parameters: int) -> None:
+    assert build(spec, "none", shape).layout.size == parameters
+
+
+@pytest.mark.parametrize(
+    ("spec", "variational", "gaussians", "noise_size"),
+    [
+        ({"name": "mlp"}, "dense", 256 * 200 + 200 * 100 + 100 * 4, 304),
+        ({"name": "mlp"}, "last:1", 100 * 4, 4),
+        ({"name": "cnn"}, "last:2", 384 * 192 + 192 * 4, 196),
+        ({"name": "cnn"}, "last:4", 64 * 64 * 25 + 64 * 384 + 384 * 192 + 192 * 4, 64 * 4 + 580),
+        ({"name": "resnet20"}, "dense", 64 * 4, 4),
+        ({"name": "lenet"}, "last:1", 84 * 4, 4),
+        ({"name": "lenet"}, "last:3", 16 * 120 + 120 * 84 + 84 * 4, 208),
+        ({"name": "lenet"}, "all", 156 + 2416 + 17 * 120 + 121 * 84 + 85 * 4, 6 * 144 + 16 * 4 + 208),
+    ],
+)
+def test_which_weights_are_gaussian(spec: dict[str, object], variational: str, gaussians: int, noise_size: int) -> None:
+    layout = build(spec, variational).layout
+    assert layout.means.stop - layout.means.start == gaussians
+    assert layout.noise_size == noise_size
+
+
+@pytest.mark.parametrize("variational", ["none", "dense", "all"])
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec["name"])
+def test_gradient_against_finite_differences(spec: dict[str, object], variational: str) -> None:
+    network = build(spec, variational)
+    layout, generator = network.layout, torch.Generator().manual_seed(2)
+    vector = layout.initial_vector(-4.0, generator).double()
+    vector[layout.log_variances].uniform_(-5.0, -2.0, generator=generator)
+    images = torch.rand(3, *network.input_shape, generator=generator).double()
+    labels = torch.randint(4, (3,), generator=generator)
+    noise = torch.randn(3, layout.noise_size, generator=generator).double()
+
+    def loss(at: Tensor, out: Tensor) -> float:
+        return float(network.gradient(at, images, labels, noise, 1e-4, out))
+
+    gradient, unused, step = torch.empty_like(vector), torch.empty_like(vector), 1e-6
+    loss(vector, gradient)
+    tensors = list(layout.tensors.items())
+    for name, (where, _) in tensors[:: 1 + len(tensors) // 15]:
+        direction = torch.zeros_like(vector)
+        direction[where] = gradient[where] / gradient[where].norm()
+        slope = (loss(vector + step * direction, unused) - loss(vector - step * direction, unused)) / (2 * step)
+        assert slope == pytest.approx(float(gradient[where].norm()), rel=1e-4, abs=1e-8), name
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "message"),
+    [
+        ({"name": "mlp", "activation": "rely"}, (5,), "mlp: activation is one of relu, sigmoid.*'rely'"),
+        ({"name": "mlp", "sizes": [10, 0]}, (5,), "mlp: sizes is a list of positive whole numbers"),
+        ({"name": "mlp", "sizes": 10}, (5,), "mlp: sizes is a list of positive whole numbers"),
+        ({"name": "cnn"}, (784,), "cnn needs images of at least 16x16 pixels, got 784"),
+        ({"name": "cnn"}, (1, 12, 28), "cnn needs images of at least 16x16 pixels, got 1x12x28"),
+        ({"name": "resnet20"}, (3, 7, 7), "resnet20 needs images of at least 8x8 pixels"),
+        ({"name": "lenet"}, (784,), "LeNet needs images of at least 16x16 pixels"),
+    ],
+)
+def test_what_does_not_fit_is_refused(spec: dict[str, object], shape: tuple[int, ...], message: str) -> None:
+    with pytest.raises(NetworkError, match=message) as caught:
+        build(spec, "none", shape)
+    assert "\n" not in str(caught.value)

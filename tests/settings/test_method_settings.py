@@ -1,0 +1,164 @@
+"""Methods: what an entry of `models` means for a data set, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from bflp import algorithms
+from bflp.errors import ConfigError
+from bflp.settings.schema import Settings
+
+PROJECT = Path(__file__).resolve().parents[2]
+PAPER: dict[str, Any] = yaml.safe_load((PROJECT / "config.yaml").read_text(encoding="utf-8"))
+
+
+def parsed(models: Any, grid: list[str] | None = None, **top: Any) -> Settings:
+    config = {**copy.deepcopy(PAPER), "models": models, **top}
+    config["grid"]["models"] = grid or [*map(str, models)]
+    return Settings.parse(config)
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "kind"),
+    [
+        ("FED", "equal", None),
+        ("FEDAVG", "data", None),
+        ("FVBA", "equal", "variational"),
+        ("FVBWA", "data", "variational"),
+    ],
+)
+def test_the_papers_methods_are_there(name: str, weights: str, kind: str | None) -> None:
+    method = Settings.parse(PAPER).method(name)
+    assert (method.name, method.weights) == (name, weights)
+    assert (method.posterior.kind if method.posterior else None) == kind
+    assert method.aggregators == (("EAA", "GAA", "AALV", "PPA", "CF") if kind else ())
+    assert (method.algorithm, method.optimiser) == ({"name": "fedavg"}, {"name": "sgd"})
+    assert method.network("svhn") == {"name": "lenet"}
+    assert method.training("svhn").model_dump(exclude={"clip_norm"}) == {
+        "local_epochs": 10,
+        "batch_size": 64,
+        "learning_rate": 0.01,
+        "momentum": 0.9,
+        "weight_decay": 1e-5,
+        "learning_rate_decay": 1.0,
+    }
+
+
+def test_keys_lie_over_those_of_the_base() -> None:
+    settings = parsed(
+        {
+            "TWICE": {"base": "WIDE", "posterior": {"prior": {"mean": 2}}, "weights": "equal"},
+            "WIDE": {"base": "FVBWA", "posterior": {"prior": {"standard_deviation": 10}}, "aggregators": ["EAA", "CF"]},
+            "POINT": {"base": "WIDE", "posterior": "none", "aggregators": []},
+        }
+    )
+    twice = settings.method("TWICE")
+    assert twice.posterior is not None
+    assert (twice.posterior.prior.mean, twice.posterior.prior.standard_deviation) == (2, 10)
+    assert (twice.weights, twice.aggregators) == ("equal", ("EAA", "CF"))
+    assert settings.method("WIDE").weights == "data"
+    assert settings.method("POINT").posterior is None
+    assert Settings.parse(json.loads(settings.canonical())) == settings
+
+
+def test_a_posterior_lies_over_the_top_levels() -> None:
+    top = {"prior": {"mean": 1}, "log_variance": {"bounds": [-5, 5], "enforce": "project"}}
+    mine = {"posterior": {"log_variance": {"enforce": "clamp"}}}
+    posterior = parsed({"MINE": mine}, posterior=top).method("MINE").posterior
+    assert posterior is not None
+    assert (posterior.kind, posterior.prior.mean) == ("variational", 1)
+    assert (posterior.log_variance.bounds, posterior.log_variance.enforce) == ((-5, 5), "clamp")
+
+
+def test_training_is_laid_top_level_data_set_method_optimiser() -> None:
+    settings = parsed(
+        {
+            "ADAM": {"training": {"batch_size": 8}, "optimiser": {"name": "adam", "learning_rate": 0.001}},
+            "SLOW": {"training": {"learning_rate": 0.004, "clip_norm": None}},
+            "FEDAVG": {},
+        },
+        datasets={"cifar10": {"training": {"learning_rate": 0.02, "clip_norm": 5}}},
+        training={"learning_rate": 0.03, "momentum": 0.8, "batch_size": 4},
+    )
+
+    def training(method: str, dataset: str) -> tuple[float, float, int, float | None]:
+        it = settings.method(method).training(dataset)
+        return it.learning_rate, it.momentum, it.batch_size, it.clip_norm
+
+    assert training("FEDAVG", "svhn") == (0.03, 0.8, 4, None)
+    assert training("FEDAVG", "cifar10") == (0.02, 0.8, 4, 5)
+    assert training("SLOW", "cifar10") == (0.004, 0.8, 4, None)
+    assert training("ADAM", "cifar10") == (0.001, 0.8, 8, 5)
+    assert settings.method("ADAM").optimiser == {"name": "adam", "betas": [0.9, 0.999], "epsilon": 1e-8}
+
+
+def test_an_algorithm_brings_settings_and_maybe_a_server_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom typing import Annotated\n"
+        "from annotated_types import Ge\n\n@dataclass(frozen=True)\nclass Settings:\n"
+        "    mu: Annotated[float, Ge(0)]\n    rate: float = 1.0\n\ndef server(model):\n    return model\n"
+    )
+    (tmp_path / "pulled.py").write_text(source, encoding="utf-8")
+    (tmp_path / "_hidden.py").write_text("", encoding="utf-8")
+    monkeypatch.setattr(algorithms, "__path__", [*algorithms.__path__, str(tmp_path)])
+    monkeypatch.setattr(algorithms, "names", lambda: ["fedavg", "pulled"])
+    settings = parsed({"PULLED": {"posterior": "variational", "algorithm": {"name": "pulled", "mu": 0.01}}})
+    assert settings.method("PULLED").algorithm == {"name": "pulled", "mu": 0.01, "rate": 1.0}
+    # Its server makes the new model, so there is nothing for a rule to do.
+    assert settings.method("PULLED").aggregators == ()
+    for algorithm, words in (
+        ("pulled", "models.X.algorithm.mu: is missing"),
+        ({"name": "pulled", "mu": -1}, "models.X.algorithm.mu: must be greater than or equal to 0 (is -1)"),
+        ({"name": "pulled", "mu": True}, "models.X.algorithm.mu: must be a number"),
+        ({"name": "pulled", "mu": 1, "rat": 1}, "models.X.algorithm.rat: unknown key - did you mean 'rate'?"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            parsed({"X": {"algorithm": algorithm}})
+        assert words in str(caught.value)
+
+
+def test_fedavg_comes_first_and_is_there() -> None:
+    assert algorithms.names()[0] == "fedavg"
+    assert "fedavg" in algorithms.names()
+
+
+@pytest.mark.parametrize(
+    ("models", "words"),
+    [
+        ({"A": {"base": "B"}, "B": {"base": "A"}}, ["models.", ".base", "circle", "A -> B"]),
+        ({"A": {"base": "A"}}, ["models.A.base", "circle"]),
+        ({date(2026, 1, 2): {"base": date(2026, 1, 2)}}, ["2026-01-02.base", "circle"]),
+        ({"A": {"base": ["FED"]}}, ["models.A.base", "['FED']"]),
+        ({"A": {"base": "FVBB"}}, ["models.A.base", "did you mean 'FVBA'"]),
+        ({"A": {"weights": "dta"}}, ["models.A.weights", "did you mean 'data'"]),
+        ({"A": {"posterior": "variatonal"}}, ["models.A.posterior.kind", "did you mean 'variational'"]),
+        ({"A": {"posterior": {"prior": {"standard_deviation": 0}}}}, ["models.A.posterior.prior.standard_deviation"]),
+        ({"A": {"algorithm": "fedvag"}}, ["models.A.algorithm.name", "did you mean 'fedavg'"]),
+        ({"A": {"algorithm": {"mu": 1}}}, ["models.A.algorithm.mu", "unknown key"]),
+        ({"A": {"algorithm": 3}}, ["models.A.algorithm", "must be a mapping"]),
+        ({"A": {"optimiser": "adm"}}, ["models.A.optimiser.name", "did you mean 'adam'"]),
+        ({"A": {"optimiser": {"name": "adam", "momentum": 0.5}}}, ["models.A.optimiser.momentum", "unknown key"]),
+        ({"A": {"optimiser": {"name": "adam", "betas": [1, 0.9]}}}, ["models.A.optimiser.betas.0", "less than 1"]),
+        ({"A": {"training": {"learnign_rate": 1}}}, ["models.A.training", "did you mean 'learning_rate'"]),
+        ({"A": {"network": "lenett"}}, ["models.A.network.name", "did you mean 'lenet'"]),
+        ({"A": {"posterior": "variational", "aggregators": ["EEA"]}}, ["models.A.aggregators", "did you mean 'EAA'"]),
+        ({"A": {"posterior": "variational", "aggregators": []}}, ["at least one rule", "A has a posterior"]),
+        ({"A": {"posterior": "none", "aggregators": ["EAA"]}}, ["models.A.aggregators", "without a posterior"]),
+        ({"A": {"algoritm": "fedavg"}}, ["models.A.algoritm", "did you mean 'algorithm'"]),
+        ({"A": 3}, ["models.A", "must be a mapping"]),
+        ({"a b": {}}, ["models.a b", "letters, digits"]),
+        ([], ["models", "must be a mapping"]),
+    ],
+)
+def test_wrong_methods_are_named(models: Any, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parsed(models)
+    assert "\n" not in str(caught.value)
+    assert all(word in str(caught.value) for word in words), caught.value

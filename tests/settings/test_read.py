@@ -1,0 +1,156 @@
+"""Config files: what cannot be read, and how one lies over another."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from snakemake.utils import update_config
+
+from bflp.errors import ConfigError
+from bflp.settings.read import overlaid, read_file
+from bflp.settings.schema import load
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("grid: [1, 2\nfoo: {bar\n", ["line 2", "not valid YAML"]),
+        ("grid:\n\tdatasets: [a]\n", ["line 2", "not valid YAML"]),
+        (
+            "training: {momentum: 0.9}\ndevice: cpu\ntraining: {batch_size: 5}\n",
+            ["line 3", "'training' is there twice"],
+        ),
+        ("a: {b: 1, c: 2, b: 3}\n", ["line 1", "'b' is there twice"]),
+        ("? [1, 2]\n: 3\n", ["not valid YAML"]),
+        ('device: !!python/object/apply:os.system ["true"]\n', ["line 1", "not valid YAML"]),
+        ("- 1\n- 2\n", ["must hold a mapping"]),
+        ("hello\n", ["must hold a mapping"]),
+        ("", ["must hold a mapping"]),
+        ("\x00\x01", ["not valid YAML"]),
+        ("date: 2020-13-45\n", ["not valid YAML"]),
+        ("__use_yte__: true\n?if True:\n  device: cpu\n", ["__use_yte__", "not supported"]),
+    ],
+)
+def test_broken_files_are_named_with_the_line(tmp_path: Path, text: str, words: list[str]) -> None:
+    file = tmp_path / "broken.yaml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load([PROJECT / "config.yaml", file])
+    assert "\n" not in str(caught.value)
+    assert all(word in str(caught.value) for word in [str(file), *words]), caught.value
+
+
+def test_a_file_that_is_no_text_or_is_missing(tmp_path: Path) -> None:
+    file = tmp_path / "binary.yaml"
+    file.write_bytes(b"\xff\xfe\x80")
+    with pytest.raises(ConfigError, match=r"binary\.yaml"):
+        load([file])
+    with pytest.raises(ConfigError, match=r"there is no config file .*missing\.yaml"):
+        load([tmp_path / "missing.yaml"])
+
+
+def test_yaml_anchors_and_merges_still_work(tmp_path: Path) -> None:
+    file = tmp_path / "anchors.yaml"
+    file.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\nc: *a\n", encoding="utf-8")
+    assert read_file(file) == {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 2}, "c": {"x": 1, "y": 2}}
+
+
+NESTED = st.recursive(
+    st.integers(0, 3) | st.lists(st.integers(0, 3), max_size=2),
+    lambda inner: st.dictionaries(st.sampled_from(["a", "b", "c", 10]), inner, max_size=3),
+    max_leaves=8,
+)
+MAPPINGS = st.dictionaries(st.sampled_from(["a", "b", "c", 10]), NESTED, max_size=4)
+
+
+@hypothesis_settings(max_examples=200, deadline=None)
+@given(st.lists(MAPPINGS, min_size=1, max_size=3))
+def test_overlays_are_snakemakes(mappings: list[dict[Any, Any]]) -> None:
+    # Snakemake joins what --configfile names, then lays it over the workflow's config file.
+    over: dict[Any, Any] = {}
+    for mapping in mappings[1:]:
+        update_config(over, copy.deepcopy(mapping))
+    theirs = copy.deepcopy(mappings[0])
+    update_config(theirs, over)
+    assert overlaid(map(copy.deepcopy, mappings)) == theirs
+
+
+def test_the_demo_over_the_papers_config() -> None:
+    demo = yaml.safe_load((PROJECT / "examples" / "demo.yaml").read_text(encoding="utf-8"))
+    settings = load([PROJECT / "config.yaml", PROJECT / "examples" / "demo.yaml"])
+    assert settings.grid.datasets == ["fmnist-mini"]  # lists replace
+    assert settings.setup("10").rounds == demo["setups"][10]["rounds"]  # mappings merge
+    assert settings.setup("100").rounds == 500
+    assert settings.training.momentum == 0.9
+
+
+@pytest.mark.parametrize(
+    ("base", "top", "expected"),
+    [
+        # Another strategy, name, kind or file is something else; the same one merges.
+        ({"p": {"strategy": "dirichlet", "alpha": 1}}, {"p": {"strategy": "labels"}}, {"p": {"strategy": "labels"}}),
+        (
+            {"p": {"strategy": "quantity", "alpha": 1}},
+            {"p": {"strategy": "quantity", "min_samples": 2}},
+            {"p": {"strategy": "quantity", "alpha": 1, "min_samples": 2}},
+        ),
+        ({"p": {"strategy": "quantity", "alpha": 1}}, {"p": {"alpha": 2}}, {"p": {"strategy": "quantity", "alpha": 2}}),
+        ({"n": {"name": "mlp", "sizes": [3]}}, {"n": {"file": "mine.py"}}, {"n": {"file": "mine.py"}}),
+        ({"k": {"kind": "laplace", "samples": 3}}, {"k": {"kind": "swag"}}, {"k": {"kind": "swag"}}),
+        ({"a": {"file": "a.py", "strength": 2}}, {"a": {"file": "b.py"}}, {"a": {"file": "b.py"}}),
+        # What has no name yet gets one.
+        ({"o": {"learning_rate": 1}}, {"o": {"name": "adam"}}, {"o": {"learning_rate": 1, "name": "adam"}}),
+        # These words as names of entries.
+        (
+            {"datasets": {"name": {"source": "a"}, "b": {}}},
+            {"datasets": {"name": {"source": "c"}}},
+            {"datasets": {"name": {"source": "c"}, "b": {}}},
+        ),
+    ],
+)
+def test_another_tag_replaces_the_mapping(base: Any, top: Any, expected: Any) -> None:
+    before = copy.deepcopy(base)
+    assert overlaid([base, top]) == expected
+    assert base == before
+
+
+def test_an_overlay_may_change_a_strategy(tmp_path: Path) -> None:
+    file = tmp_path / "labels.yaml"
+    file.write_text("partitions: {noniid: {strategy: labels, labels_per_client: 2}}\n", encoding="utf-8")
+    settings = load([PROJECT / "config.yaml", file])
+    assert settings.partitions["noniid"].model_dump(exclude_unset=True) == {
+        "strategy": "labels",
+        "labels_per_client": 2,
+    }
+
+
+def test_a_set_up_in_json_is_the_same_set_up(tmp_path: Path) -> None:
+    file = tmp_path / "over.json"
+    file.write_text(json.dumps({"setups": {"10": {"rounds": 3}}, "grid": {"clients": ["10"]}}), encoding="utf-8")
+    settings = load([PROJECT / "config.yaml", file])
+    assert sorted(settings.setups) == ["10", "100"]
+    assert (settings.setup("10").rounds, settings.setup("10").fraction) == (3, 1.0)
+
+
+def test_values_of_the_command_line_lie_over_all_files() -> None:
+    settings = load([PROJECT / "config.yaml", PROJECT / "examples" / "demo.yaml"], {"processes": 3, "device": "auto"})
+    assert (settings.processes, settings.device, settings.results_dir) == (3, "auto", "results/demo")
+
+
+@pytest.mark.parametrize(("files", "cells"), [([], 720), (["examples/demo.yaml"], 48)])
+def test_the_grids_that_come_with_the_project_keep_their_size(files: list[str], cells: int) -> None:
+    settings = load([PROJECT / "config.yaml", *(PROJECT / file for file in files)])
+    grid = settings.grid
+    rows = sum(len(settings.method(name).aggregators) or 1 for name in grid.models)
+    assert rows == 12
+    assert len(grid.datasets) * len(grid.partitions) * len(grid.clients) * rows * len(grid.seeds) == cells
