@@ -24,6 +24,7 @@ from bflp.grid.coverage import (
     training_modules,
 )
 from bflp.grid.plan import Plan
+from bflp.settings.rules import algorithm_module
 from bflp.settings.schema import Settings
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -47,7 +48,7 @@ def plan_of_everything() -> Plan:
     methods = {
         f"{name.upper()}-{posterior}": {"algorithm": name, "posterior": posterior}
         for name in algorithms.names()
-        for posterior in ("none", "variational")
+        for posterior in getattr(algorithm_module({"name": name}), "KINDS", ("none", "variational"))
     }
     grid = {**PAPER["grid"], "aggregators": aggregators.names(), "models": [*PAPER["grid"]["models"], *methods]}
     return Plan(Settings.parse({**PAPER, "grid": grid, "models": methods}))
