@@ -39,7 +39,7 @@ def test_the_demo_has_48_cells_and_an_overlay_of_it_as_many_as_it_says(fresh: Pr
     settings = load(files)
     assert planned["train"] == len(Plan(settings).cells) == 24
     assert settings.grid.seeds == [5]
-    assert sorted(settings.setups) == [10, 20, 100]
+    assert sorted(settings.setups) == ["10", "100", "20"]
 
 
 def test_snakemake_finds_nothing_to_improve(fresh: Project) -> None:

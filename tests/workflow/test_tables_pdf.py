@@ -26,7 +26,8 @@ needs_tex = pytest.mark.skipif(
 
 @pytest.fixture
 def plan(tmp_path):
-    plan = fabricated_run.plan(tmp_path, partitions=["iid", "noniid"], clients=[10, 100], seeds=[0, 1])
+    setups = {"setups": {100: {"fraction": 1.0, "rounds": 12}}}
+    plan = fabricated_run.plan(tmp_path, top=setups, partitions=["iid", "noniid"], clients=[10, 100], seeds=[0, 1])
     fabricated_run.make(plan, diverged=frozenset(cell for cell in plan.cells if cell.aggregator == "PPA"))
     folder = plan.results / "tables"
     for table in make_tables(plan, partial_frame(plan), {}):
