@@ -252,8 +252,10 @@ rule evaluate:
 
 
 rule merge:
+    # The results, too: one that is deleted trains again although its block has been evaluated.
     input:
         EVALUATED,
+        [PLAN.paths.result(cell) for cell in PLAN.cells],
     output:
         results=f"{RESULTS}/results.csv",
         merged=MERGED,

@@ -26,7 +26,8 @@ def claimed_device(wanted: str, cells_per_gpu: int) -> Iterator[tuple[str, str]]
     folder = Path("cards")
     folder.mkdir(exist_ok=True)
     with _claimed(wanted, cells_per_gpu, visible_gpus, folder) as found:
-        place = next((path.name for path in folder.glob("*.[0-9]") if f"process {os.getpid()} " in holder(path)), "none")
+        mine = (path.name for path in folder.glob("*.[0-9]") if f"process {os.getpid()} " in holder(path))
+        place = next(mine, "none")
         began = time.time()
         yield found
     (folder / f"{os.getpid()}.json").write_text(f'["{place}", {began}, {time.time()}]')

@@ -168,14 +168,15 @@ def test_tables_of_a_grid_that_has_not_run(fresh: Project) -> None:
 
 
 def test_merging_refuses_a_broken_result(finished: Project) -> None:
-    path = finished.result("FVBA/EAA")
+    path, merged = finished.result("FVBA/EAA"), finished.results / "results.csv"
+    before = merged.read_bytes()
     path.write_text('{"accuracy": 100}', encoding="utf-8")
     done = finished.snakemake()
     assert done.returncode == 1
     name = re.escape(str(path.relative_to(finished.folder)))
-    assert re.search(rf"{name} is no result of a cell.*delete it", done.stdout + done.stderr)
-    # Nothing was made of it, and what was there before is gone rather than wrong.
-    assert not (finished.results / "results.csv").exists()
+    assert re.search(rf"{name} is not the result of a cell: delete it", done.stdout + done.stderr)
+    # Nothing was made of it: evaluation, before merging, refuses it.
+    assert merged.read_bytes() == before
 
 
 def refused_as_stale(project: Project) -> list[str]:
@@ -184,7 +185,7 @@ def refused_as_stale(project: Project) -> list[str]:
     text = done.stdout + done.stderr
     assert done.returncode == 1, text
     assert "are not what the present settings, code and data would give" in text
-    return sorted(set(re.findall(rf"{re.escape(CELLS)}/(\S+)/seed0\.json: other", text)))
+    return sorted(set(re.findall(r"^ *tiny/iid/2/(\S+)/seed0: other", text, re.MULTILINE)))
 
 
 def test_stale_results_are_refused_when_snakemakes_records_are_lost(finished: Project) -> None:
