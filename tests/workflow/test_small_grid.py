@@ -10,7 +10,7 @@ import subprocess
 from collections import Counter
 
 import pandas as pd
-from small_project import CELLS, COPIED, ROWS, Project, checked
+from small_project import COPIED, ROWS, Project, checked
 
 from bflp.results.evaluation import Evaluation
 from bflp.results.file import write
