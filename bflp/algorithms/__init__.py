@@ -7,7 +7,6 @@ A file holds any of the functions `local`, `report` and `server` (bflp.engine.lo
     FULL_PARTICIPATION   whether all clients must train in each round
     DEFAULT_AGGREGATORS  its rules, where neither the method nor the grid says others
     refuse               function of its settings and a data set's `training`: why they do not go together, or ""
-    TRAFFIC              (up, down): what a client sends and receives in a round, in models; FedAvg: (1, 1)
 """
 
 from __future__ import annotations

@@ -39,7 +39,6 @@ from bflp.engine.local import Facts, Gaussian, Local, Report, State, Trained
 if TYPE_CHECKING:
     from torch import Tensor
 
-TRAFFIC = (1, 1)
 KINDS = ("ivon",)
 
 

@@ -22,7 +22,6 @@ from bflp.engine.local import Facts, Report, State
 if TYPE_CHECKING:
     from torch import Tensor
 
-TRAFFIC = (1, 1)
 KINDS = ("none",)  # as FedAdam
 
 

@@ -18,8 +18,7 @@ from bflp.engine.local import Facts, Report, State
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["KINDS", "TRAFFIC", "Settings", "server"]
-TRAFFIC = (1, 1)
+__all__ = ["KINDS", "Settings", "server"]
 KINDS = ("none",)  # a log variance would move by about the rate in each round, whatever the clients found
 
 

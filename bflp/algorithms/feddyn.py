@@ -29,7 +29,6 @@ from bflp.engine.local import Facts, Local, Report, State, Trained
 if TYPE_CHECKING:
     from torch import Tensor
 
-TRAFFIC = (1, 1)
 KINDS = ("none", "variational")
 
 

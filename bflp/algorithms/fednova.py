@@ -27,7 +27,6 @@ from bflp.engine.local import Facts, Local, Report, State
 if TYPE_CHECKING:
     from torch import Tensor
 
-TRAFFIC = (1, 1)
 KINDS = ("none", "variational")
 OPTIMISERS = ("sgd",)
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from bflp.engine.settings import Training
 
-TRAFFIC = (1, 1)
 KINDS = ("none",)
 
 

@@ -24,7 +24,6 @@ from bflp.engine.local import Facts, Local, State
 if TYPE_CHECKING:
     from torch import Tensor
 
-TRAFFIC = (1, 1)
 KINDS = ("none", "variational")
 
 

@@ -33,7 +33,6 @@ from bflp.engine.local import Facts, Gaussian, Local, Report, State, Trained
 if TYPE_CHECKING:
     from torch import Tensor
 
-TRAFFIC = (1, 1)
 KINDS = ("variational",)
 MOST_TAKEN = 0.9  # of the precision, by all clients together in a round
 

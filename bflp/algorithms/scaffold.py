@@ -31,7 +31,6 @@ from bflp.engine.local import Facts, Local, Report, State, Trained
 if TYPE_CHECKING:
     from torch import Tensor
 
-TRAFFIC = (1, 2)
 KINDS = ("none", "variational")
 OPTIMISERS = ("sgd",)
 
