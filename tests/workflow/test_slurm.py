@@ -17,7 +17,10 @@ import yaml
 from one_node_slurm import Cluster
 from small_project import ROOT, Project, checked
 
-pytestmark = pytest.mark.skipif(one_node_slurm.missing() is not None, reason=str(one_node_slurm.missing()))
+pytestmark = [
+    pytest.mark.skipif(one_node_slurm.missing() is not None, reason=str(one_node_slurm.missing())),
+    pytest.mark.skipif(" " in sys.executable, reason="the plugin cannot start a Python with a space in its path"),
+]
 
 ROUNDS, INTERRUPTED_AFTER = 6, 3
 SECONDS = 300
