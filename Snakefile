@@ -258,6 +258,7 @@ rule merge:
         [PLAN.paths.result(cell) for cell in PLAN.cells],
     output:
         results=f"{RESULTS}/results.csv",
+        rounds=f"{RESULTS}/rounds.csv",
         merged=MERGED,
     log:
         f"{RESULTS}/logs/merge.log",
@@ -275,6 +276,7 @@ rule merge:
 rule tables:
     input:
         results=f"{RESULTS}/results.csv",
+        rounds=f"{RESULTS}/rounds.csv",
         merged=MERGED,
         summaries=expand(f"{DATA}/{{dataset}}.json", dataset=SETTINGS.grid.datasets),
     output:
@@ -439,6 +441,7 @@ rule round_time_figure:
 rule statistics:
     input:
         results=f"{RESULTS}/results.csv",
+        rounds=f"{RESULTS}/rounds.csv",
         merged=MERGED,
     output:
         expand(f"{RESULTS}/tables/{{name}}.{{kind}}", name=["statistics", "statistics_blocks"], kind=["tex", "md"]),

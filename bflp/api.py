@@ -10,7 +10,7 @@ from bflp.errors import DataError
 from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
 from bflp.results.file import read_result
-from bflp.results.frame import frame, read_folder
+from bflp.results.frame import frame, read_folder, rounds_frame
 from bflp.settings.schema import Settings
 
 if TYPE_CHECKING:
@@ -29,12 +29,7 @@ def load_results(folder: str | Path) -> pd.DataFrame:
 
 def load_rounds(folder: str | Path) -> pd.DataFrame:
     """All evaluated rounds below a folder of results: a row per cell and round with its metrics."""
-    import pandas as pd
-
-    found = read_folder(Path(folder))
-    return pd.DataFrame(
-        [{**cell.as_dict(), **entry.model_dump()} for cell, result, _ in found for entry in result.rounds]
-    )
+    return rounds_frame(read_folder(Path(folder)))
 
 
 class Model:

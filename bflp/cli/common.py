@@ -18,7 +18,9 @@ from bflp.grid.cell import Cell
 from bflp.grid.plan import Block, Plan
 from bflp.provenance.state import describe_stale, states
 from bflp.provenance.state import listed as lines_of
-from bflp.results.frame import frame
+from bflp.reporting.chosen_rounds import in_words, of_chosen_rounds
+from bflp.results.frame import Finished, frame, rounds_frame
+from bflp.results.merged import read_merged, read_merged_rounds
 from bflp.settings.read import overlaid, read_file
 from bflp.settings.schema import Settings
 
@@ -95,8 +97,24 @@ def listed(items: Sequence[object], most: int | None) -> str:
     return "".join(lines) + more
 
 
+def shown_frame(plan: Plan, partial: bool) -> pd.DataFrame:
+    """The tidy results that tables and statistics show: of the rounds that `tables` chooses. Raises DataError.
+
+    partial: of the cells that have run, as `partial_frame`; else of results.csv.
+    """
+    tables, finished = plan.settings.tables, _finished(plan) if partial else []
+    final = frame(finished) if partial else read_merged(plan)
+    if not in_words(tables):
+        return final
+    return of_chosen_rounds(final, rounds_frame(finished) if partial else read_merged_rounds(plan), tables)
+
+
 def partial_frame(plan: Plan) -> pd.DataFrame:
     """The tidy data frame of the cells that have run; says on stderr what is stale, damaged or not evaluated."""
+    return frame(_finished(plan))
+
+
+def _finished(plan: Plan) -> list[Finished]:
     found = [item for item in states(plan) if item.kind != "missing"]
     wrong = [item for item in found if item.kind in ("stale", "damaged")]
     if wrong:
@@ -104,7 +122,7 @@ def partial_frame(plan: Plan) -> pd.DataFrame:
     unevaluated = [str(item.cell) for item in found if item.is_right and item.evaluation is None]
     if unevaluated:
         print(f"warning: not evaluated as wanted now (bflp evaluate):{lines_of(unevaluated)}", file=sys.stderr)
-    return frame((item.cell, item.result, item.evaluation) for item in found if item.result is not None)
+    return [(item.cell, item.result, item.evaluation) for item in found if item.result is not None]
 
 
 def check_config_files(files: Iterable[str | Path]) -> None:

@@ -1,4 +1,4 @@
-"""Merge the results of all cells that the config names into one tidy results.csv.
+"""Merge the results of all cells that the config names into tidy tables: results.csv, and rounds.csv of all rounds.
 
 Each result is checked: it must be whole, of its cell, and made with the present settings, code and data.
 """
@@ -8,7 +8,6 @@ import argparse
 from bflp.cli.arguments import add_settings_arguments
 from bflp.cli.common import plan_from
 from bflp.provenance.state import refuse_unfit, states
-from bflp.results.frame import frame
 from bflp.results.merged import write_merged
 
 add_arguments = add_settings_arguments
@@ -18,5 +17,5 @@ def run(arguments: argparse.Namespace) -> None:
     plan = plan_from(arguments)
     found = states(plan)
     refuse_unfit(found)
-    merged = frame((item.cell, item.result, item.evaluation) for item in found if item.result is not None)
-    print(f"{write_merged(plan, merged)}: {len(merged)} cells")
+    finished = [(item.cell, item.result, item.evaluation) for item in found if item.result is not None]
+    print(f"{write_merged(plan, finished)}: {len(finished)} cells")

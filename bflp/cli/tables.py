@@ -6,12 +6,11 @@ With --partial: from the cells that have run so far, at any time, also while the
 import argparse
 
 from bflp.cli.arguments import add_settings_arguments
-from bflp.cli.common import partial_frame, plan_from
+from bflp.cli.common import plan_from, shown_frame
 from bflp.datasets import prepared
 from bflp.reporting.formats import write_table
 from bflp.reporting.markdown import to_markdown
 from bflp.reporting.tables import make_tables
-from bflp.results.merged import read_merged
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,11 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     plan = plan_from(arguments)
+    frame = shown_frame(plan, arguments.partial)
     if arguments.partial:
-        frame = partial_frame(plan)
         print(f"{len(frame)} of {len(plan.cells)} cells have a result")
-    else:
-        frame = read_merged(plan)
     summaries = {
         dataset: prepared.read_summary(plan.paths.data(dataset))
         for dataset in plan.settings.grid.datasets

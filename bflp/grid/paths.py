@@ -51,6 +51,10 @@ class Paths:
     def merged(self) -> Path:
         return self.results / "results.csv"
 
+    @property
+    def merged_rounds(self) -> Path:
+        return self.results / "rounds.csv"
+
     def data(self, dataset: str) -> Path:
         """The prepared data set."""
         return self.data_dir / f"{dataset}.npz"

@@ -28,6 +28,8 @@ class Summary:
 
     def __init__(self, frame: pd.DataFrame, seeds: int) -> None:
         self.seeds = seeds
+        # Only where the numbers are of curves.
+        self.ece_bins = sorted(map(int, frame["ece_bins"].dropna().unique())) if "ece_bins" in frame else []
         grouped = frame.astype(dict.fromkeys(METRICS, float)).groupby(KEYS)
         self._numbers = grouped[list(METRICS)].agg(["mean", "sem", "count"]).to_dict("index")
         self._diverged = {key: int(group.astype(bool).sum()) for key, group in grouped["diverged"]}

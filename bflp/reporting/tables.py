@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bflp.datasets.registry import title as dataset_title
 from bflp.engine.metrics.registry import METRICS
 from bflp.grid.plan import Plan
+from bflp.reporting.chosen_rounds import in_words
 from bflp.reporting.summary import Summary, bold_best, bold_lowest, marked
 from bflp.reporting.table import Entry, Row, Table, TableBlock
 from bflp.reporting.titles import aggregator_title, clients_title, partition_title
@@ -48,8 +49,8 @@ def results_table(plan: Plan, summary: Summary, clients: str) -> Table:
     return Table(
         name=f"results{clients}",
         caption=f"{clients_title(clients, setup.clients)}, {100 * setup.fraction:g}% active per round, "
-        f"{setup.rounds} rounds: {_over_seeds(grid.seeds)} Bold: within the best row's standard error of the best mean."
-        + _about_gaps(blocks),
+        f"{setup.rounds} rounds{_of_rounds(plan)}{_bins(plan, summary)}: {_over_seeds(grid.seeds)} "
+        "Bold: within the best row's standard error of the best mean." + _about_gaps(blocks),
         labels=("", "Model", "Aggregator"),
         groups=[(dataset_title(dataset), len(metrics)) for dataset in grid.datasets],
         columns=[metric.title for _ in grid.datasets for metric in metrics],
@@ -74,7 +75,8 @@ def spread_table(plan: Plan, summary: Summary) -> Table:
         blocks.append((partition_title(partition), rows))
     return Table(
         name="spread",
-        caption="Spread (Euclidean norm of all standard deviations) of the final global posterior: "
+        caption="Spread (Euclidean norm of all standard deviations) of the "
+        f"{'global posterior' + _of_rounds(plan) if in_words(plan.settings.tables) else 'final global posterior'}: "
         f"{_over_seeds(grid.seeds)} Bold: the three lowest of a model's rules." + _about_gaps(blocks),
         labels=("", "Model", "Aggregator"),
         groups=[(title, len(grid.datasets)) for title in _setup_titles(plan)],
@@ -129,6 +131,18 @@ def datasets_table(plan: Plan, summaries: Mapping[str, Mapping[str, Any]]) -> Ta
         columns=["Image", "Labels", "Training", "Test", *_setup_titles(plan)],
         blocks=[("", rows)],
     )
+
+
+def _of_rounds(plan: Plan) -> str:
+    """What a caption says where numbers are not of the final model."""
+    words = in_words(plan.settings.tables)
+    return f", {words}" if words else ""
+
+
+def _bins(plan: Plan, summary: Summary) -> str:
+    """What a caption says of the ECE of curves, whose bins are those that it was measured with."""
+    shown = "ece" in plan.settings.tables.metrics and summary.ece_bins
+    return f" (ECE: {' or '.join(map(str, summary.ece_bins))} bins)" if shown else ""
 
 
 def _setup_titles(plan: Plan) -> list[str]:

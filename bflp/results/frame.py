@@ -1,4 +1,4 @@
-"""All results as one tidy data frame: a row per cell."""
+"""All results as tidy data frames: a row per cell, or per cell and evaluated round."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bflp.errors import DataError
 from bflp.grid.cell import Cell
 from bflp.results.evaluation import Evaluation
 from bflp.results.file import read_evaluation, read_result
-from bflp.results.result import Result
+from bflp.results.result import Result, Round
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,8 +45,21 @@ def row(cell: Cell, result: Result, evaluation: Evaluation | None) -> dict[str, 
     }
 
 
+def rounds_frame(finished: Iterable[Finished]) -> pd.DataFrame:
+    """The evaluated rounds of cells: coordinates, round, its metrics, and the bins that its ECE was measured with."""
+    import pandas as pd
+
+    columns = [*NAMES, "seed", *Round.model_fields, "ece_bins"]
+    lines = [
+        {**cell.as_dict(), **entry.model_dump(), "ece_bins": result.environment.curve_ece_bins}
+        for cell, result, _ in finished
+        for entry in result.rounds
+    ]
+    return pd.DataFrame(lines, columns=columns)
+
+
 def read_csv(path: Path) -> pd.DataFrame:
-    """What `frame` gave, from a CSV file: names stay text, also those that look like numbers."""
+    """What `frame` or `rounds_frame` gave, from a CSV file: names stay text, also those that look like numbers."""
     import pandas as pd
 
     return pd.read_csv(path, dtype=dict.fromkeys(NAMES, str), keep_default_na=False, na_values=[""])

@@ -1,36 +1,49 @@
-"""results.csv: written by merging, and read only as what was merged for the present settings, code and data."""
+"""results.csv and rounds.csv: written by merging; read only as merged for the present settings, code and data."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bflp.errors import DataError
 from bflp.files import write_text
 from bflp.grid.plan import Plan
-from bflp.results.frame import read_csv
+from bflp.results.frame import Finished, frame, read_csv, rounds_frame
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def write_merged(plan: Plan, merged: pd.DataFrame) -> Path:
-    """Write results.csv, and a record of its content under the name of the plan's identity."""
-    path, text = plan.paths.merged, merged.to_csv(index=False)
-    write_text(path, text)
-    write_text(record(plan), hashlib.sha256(text.encode()).hexdigest() + "\n")
-    return path
+def write_merged(plan: Plan, finished: Iterable[Finished]) -> Path:
+    """Write results.csv and rounds.csv, and a record of their content under the name of the plan's identity."""
+    finished, lines = list(finished), []
+    for path, merged in ((plan.paths.merged, frame(finished)), (plan.paths.merged_rounds, rounds_frame(finished))):
+        text = merged.to_csv(index=False)
+        write_text(path, text)
+        lines.append(f"{hashlib.sha256(text.encode()).hexdigest()}  {path.name}\n")
+    write_text(record(plan), "".join(lines))
+    return plan.paths.merged
 
 
 def read_merged(plan: Plan) -> pd.DataFrame:
     """The tidy data frame of results.csv. Raises DataError unless it is what was merged for this very plan."""
-    path, again = plan.paths.merged, "run snakemake again, or bflp merge"
+    return _read(plan, plan.paths.merged)
+
+
+def read_merged_rounds(plan: Plan) -> pd.DataFrame:
+    """That of rounds.csv. Raises DataError as `read_merged` does."""
+    return _read(plan, plan.paths.merged_rounds)
+
+
+def _read(plan: Plan, path: Path) -> pd.DataFrame:
+    again = "run snakemake again, or bflp merge"
     try:
         content, expected = path.read_bytes(), record(plan).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise DataError(f"there is no {path} of these settings and this code: {again}") from None
-    if hashlib.sha256(content).hexdigest() != expected.strip():
+    if f"{hashlib.sha256(content).hexdigest()}  {path.name}" not in expected.splitlines():
         raise DataError(f"{path} was changed after it was merged: {again}")
     return read_csv(path)
 

@@ -20,6 +20,7 @@ from bflp import aggregators, algorithms
 from bflp.aggregators import Rule
 from bflp.datasets import registry
 from bflp.engine.metrics.registry import names
+from bflp.engine.predictions import CURVES
 from bflp.errors import ConfigError
 from bflp.files import canonical_json
 from bflp.settings.explain import explained, nearest, one_line, require, shown, wrong
@@ -573,6 +574,10 @@ class Tables(Section):
         *("accuracy", "ece", "nll")
     ]
     """The columns for each data set."""
+    at_round: PositiveInt | None = None
+    """Numbers after this round, instead of the final model's, in the tables of results and the statistics."""
+    average_last: PositiveInt | None = None
+    """Means over the last so many rounds, instead of the final model's numbers."""
 
 
 class StatisticsSettings(Section):
@@ -682,6 +687,7 @@ class Settings(Section):
         for where, other in {"evaluation": self.evaluation.out_of_distribution, **ood}.items():
             require(f"{where}.out_of_distribution", [other] if other else (), known, source)
         self._check_out_of_distribution()
+        self._check_chosen_rounds()
         # The default counts as not given: the canonical text of settings, which programs parse again, has it always.
         if self.round_time != RoundTime():
             require("round_time.dataset", [self.round_time.dataset], known, source)
@@ -713,6 +719,29 @@ class Settings(Section):
                 raise ValueError(f"out_of_distribution: images of {other} are {theirs}, but those of {name} {ours}")
         if "ood_auroc" in self.tables.metrics and not any(others.values()):
             raise ValueError("tables.metrics: ood_auroc needs a data set in evaluation.out_of_distribution")
+
+    def _check_chosen_rounds(self) -> None:
+        tables, every = self.tables, self.evaluation.every
+        given = {"at_round": tables.at_round, "average_last": tables.average_last}
+        chosen = {name: number for name, number in given.items() if number is not None}
+        if len(chosen) > 1:
+            raise ValueError("tables: at_round and average_last exclude each other")
+        for name, number in chosen.items():
+            for where, metrics in (("tables.metrics", tables.metrics), ("statistics", self.statistics.equivalence)):
+                if others := [metric for metric in metrics if metric not in CURVES]:
+                    raise ValueError(
+                        f"tables.{name}: {others[0]} ({where}) is of the final model only (use {', '.join(CURVES)})"
+                    )
+            for setup, rounds in ((setup, self.setups[setup].rounds) for setup in self.grid.clients):
+                where = f"tables.{name}: set-up {setup}"
+                if number > rounds:
+                    raise ValueError(f"{where} has {rounds} rounds, not {number}")
+                if name == "at_round" and number % every and number != rounds:
+                    raise ValueError(f"{where} is not evaluated after round {number} (evaluation.every is {every})")
+                if name == "average_last" and every > 1 and number > 1:
+                    raise ValueError(
+                        f"{where} is not evaluated after each of its last {number} rounds (evaluation.every is {every})"
+                    )
 
     def _image_shape(self, dataset: str) -> str | None:
         shape = None if self.source(dataset) else getattr(registry.BUILT_IN[dataset], "image_shape", None)

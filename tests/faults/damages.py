@@ -120,6 +120,7 @@ def _damage_and_verify(cell: SmallCell, count: int, generator: random.Random, re
         cell.data,
         cell.data.with_suffix(".json"),
         cell.plan.paths.merged,
+        cell.plan.paths.merged_rounds,
     ]
     assert not verify(cell.plan).wrong, verify(cell.plan)
     truth = _merged(cell.plan)

@@ -123,7 +123,7 @@ def preparation_at_changes(lab: Laboratory, step: int) -> Tally:
         "prepare": (cell.prepare_arguments(), [cell.data, cell.data.with_suffix(".json"), paths.made("tiny")]),
         "partition": (cell.partition_arguments(), [cell.partition, cell.partition.with_suffix(".csv")]),
         "evaluate": (cell.settings_arguments(), [cell.evaluation, paths.evaluated(*cell.cell.block)]),
-        "merge": (cell.settings_arguments(), [paths.merged, merged.record(cell.plan)]),
+        "merge": (cell.settings_arguments(), [paths.merged, paths.merged_rounds, merged.record(cell.plan)]),
     }
     for script, (arguments, outputs) in programs.items():
         assert forked_main(script, arguments).code == 0

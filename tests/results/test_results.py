@@ -21,8 +21,8 @@ from bflp.reporting.markdown import to_markdown
 from bflp.reporting.table import MISSING, Entry
 from bflp.reporting.tables import make_tables
 from bflp.results.file import checksum, read_evaluation, read_result
-from bflp.results.frame import frame
-from bflp.results.merged import read_merged, write_merged
+from bflp.results.frame import Finished, frame, rounds_frame
+from bflp.results.merged import read_merged, read_merged_rounds, write_merged
 
 READERS = {"result": read_result, "evaluation": read_evaluation}
 
@@ -38,7 +38,11 @@ def plan(tmp_path: Path) -> Plan:
 
 
 def tidy(plan: Plan) -> pd.DataFrame:
-    return frame((item.cell, item.result, item.evaluation) for item in states(plan) if item.result is not None)
+    return frame(finished(plan))
+
+
+def finished(plan: Plan) -> list[Finished]:
+    return [(item.cell, item.result, item.evaluation) for item in states(plan) if item.result is not None]
 
 
 def test_all_results_as_one_table(plan: Plan) -> None:
@@ -61,16 +65,34 @@ def test_all_results_as_one_table(plan: Plan) -> None:
 
 def test_the_table_survives_its_file(plan: Plan) -> None:
     found = tidy(plan)
-    write_merged(plan, found)
+    write_merged(plan, finished(plan))
     # A metric that no cell has is a column of None, and one of NaN when it comes back.
     numbers = dict.fromkeys(METRICS, float)
     pd.testing.assert_frame_equal(read_merged(plan), found.astype(numbers), check_dtype=False, rtol=1e-14)
 
 
+def test_all_evaluated_rounds_as_one_table(plan: Plan) -> None:
+    write_merged(plan, finished(plan))
+    found = read_merged_rounds(plan)
+    pd.testing.assert_frame_equal(found, rounds_frame(finished(plan)), check_dtype=False, rtol=1e-14)
+    assert len(found) == 6 * 12
+    for number, cell in enumerate(plan.cells):
+        rows = found[12 * number : 12 * (number + 1)]
+        result = json.loads(plan.paths.result(cell).read_text(encoding="utf-8"))
+        assert rows["round"].tolist() == list(range(1, 13))
+        assert rows["nll"].tolist() == pytest.approx([entry["nll"] for entry in result["rounds"]])
+        assert set(rows["ece_bins"]) == {20}
+    path = plan.paths.merged_rounds
+    path.write_text(path.read_text(encoding="utf-8").replace("0.5", "0.6", 1), encoding="utf-8")
+    with pytest.raises(DataError, match=r"rounds\.csv was changed after it was merged"):
+        read_merged_rounds(plan)
+    read_merged(plan)
+
+
 def test_a_changed_or_foreign_table_is_refused(plan: Plan) -> None:
     with pytest.raises(DataError, match=r"there is no .*results\.csv"):
         read_merged(plan)
-    path = write_merged(plan, tidy(plan))
+    path = write_merged(plan, finished(plan))
     with pytest.raises(DataError, match="of these settings and this code"):
         read_merged(fabricated_run.changed(plan, training={"learning_rate": 0.5}))
     path.write_text(path.read_text(encoding="utf-8").replace("0.5", "0.6", 1), encoding="utf-8")
@@ -107,7 +129,7 @@ def test_names_that_look_like_numbers_come_back_from_the_table(tmp_path: Path, k
     }
     plan = fabricated_run.plan(tmp_path, samples=100, top=top, seeds=[0, 1], **grid)
     fabricated_run.make(plan)
-    write_merged(plan, tidy(plan))
+    write_merged(plan, finished(plan))
     again = read_merged(plan)
     for column in ("dataset", "partition", "clients", "model", "aggregator"):
         assert again[column].tolist() == [getattr(cell, column) for cell in plan.cells]

@@ -41,6 +41,47 @@ def aggregate(means, log_variances, weights, settings, generator):
 """
 
 
+def chosen_rounds(**sections: Any) -> dict[str, Any]:
+    """The paper's config with 50 rounds, and tables of other rounds than the last."""
+    config = {**copy.deepcopy(PAPER), "grid": {**PAPER["grid"], "clients": [10]}}
+    for section, values in sections.items():
+        config[section] = {**config.get(section, {}), **values}
+    return config
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({"tables": {"at_round": 51}}, "tables.at_round: set-up 10 has 50 rounds, not 51"),
+        ({"tables": {"average_last": 51}}, "tables.average_last: set-up 10 has 50 rounds, not 51"),
+        (
+            {"tables": {"at_round": 12}, "evaluation": {"every": 5}},
+            "tables.at_round: set-up 10 is not evaluated after round 12 (evaluation.every is 5)",
+        ),
+        (
+            {"tables": {"average_last": 5}, "evaluation": {"every": 5}},
+            "tables.average_last: set-up 10 is not evaluated after each of its last 5 rounds (evaluation.every is 5)",
+        ),
+        (
+            {"tables": {"at_round": 20, "metrics": ["accuracy", "brier"]}},
+            "tables.at_round: brier (tables.metrics) is of the final model only (use accuracy, ece, nll, spread)",
+        ),
+        (
+            {"tables": {"average_last": 5}, "statistics": {"equivalence": {"ace": 1}}},
+            "tables.average_last: ace (statistics) is of the final model only (use accuracy, ece, nll, spread)",
+        ),
+        ({"tables": {"at_round": 20, "average_last": 5}}, "tables: at_round and average_last exclude each other"),
+    ],
+)
+def test_rounds_that_no_table_can_show_are_refused(sections: dict[str, Any], words: str) -> None:
+    assert words in message(chosen_rounds(**sections))
+
+
+def test_rounds_that_tables_can_show() -> None:
+    for tables, every in (({"at_round": 10}, 5), ({"at_round": 50}, 7), ({"average_last": 1}, 7), ({}, 1)):
+        Settings.parse(chosen_rounds(tables=tables, evaluation={"every": every}))
+
+
 def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
     """The paper's config with one value set."""
     config = copy.deepcopy(PAPER)

@@ -74,7 +74,7 @@ class Compared:
 @dataclass(frozen=True)
 class Statistics:
     """All compared metrics. diverged: (row, block) that are left out, with the seeds that diverged; missing: how many
-    runs of a row are not there."""
+    runs of a row are not there; numbers: which rounds they are of, empty for the final models."""
 
     rows: Sequence[Row]
     blocks: Sequence[Block]
@@ -83,6 +83,7 @@ class Statistics:
     compared: Sequence[Compared]
     diverged: Mapping[tuple[Row, Block], Sequence[int]]
     missing: Mapping[Row, int]
+    numbers: str = ""
 
     @property
     def others(self) -> list[int]:

@@ -35,14 +35,15 @@ def statistics_tables(statistics: Statistics) -> list[Table]:
             for compared in statistics.compared
         ],
     )
+    of_rounds = f" (numbers: {statistics.numbers})" if statistics.numbers else ""
     groups: dict[tuple[str, str], int] = {}
     for _, partition, clients in statistics.blocks:
         groups[partition, clients] = groups.get((partition, clients), 0) + 1
     order = sorted(range(len(statistics.blocks)), key=lambda index: list(groups).index(statistics.blocks[index][1:]))
     by_block = Table(
         name=NAMES[1],
-        caption=f"Mean differences to {reference}, paired by seed, with the 95% t interval of each block on its own; "
-        "the intervals are not corrected for how many there are.",
+        caption=f"Mean differences to {reference}, paired by seed{of_rounds}, with the 95% t interval of each block on "
+        "its own; the intervals are not corrected for how many there are.",
         labels=("", "Model", "Aggregator"),
         groups=[(f"{partition_title(partition)}, {clients} clients", n) for (partition, clients), n in groups.items()],
         columns=[dataset_title(statistics.blocks[block][0]) for block in order],
