@@ -120,6 +120,7 @@ def result(of: Plan, cell: Cell, diverged: bool = False) -> Result:
             "diverged": {"round": done + 1, "client": 3, "reason": "loss"} if diverged else None,
             "rounds": rounds,
             "timing": {**times, "total_seconds": 1.5 * done, "startup_seconds": 1.0},
+            "traffic": {"up_bytes": [3_000_000] * done, "down_bytes": [5_000_000] * done},
         }
     )
 

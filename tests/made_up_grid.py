@@ -40,7 +40,7 @@ def plan(
     described = {"datasets": ["synthetic"], "partitions": ["noniid"], "seeds": [0, 1, 2], **grid}
     settings = SimpleNamespace(
         grid=SimpleNamespace(**described, clients=list(counts), models=list(methods)),
-        tables=SimpleNamespace(metrics=list(metrics), at_round=None, average_last=None),
+        tables=SimpleNamespace(metrics=list(metrics), at_round=None, average_last=None, target_accuracy=None),
         method=lambda name: SimpleNamespace(weights=methods[name][0]),
         setup=lambda name: SimpleNamespace(clients=counts[name], fraction=1.0, rounds=50),
     )

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KINDS = ("ivon",)
+SENDS_PARAMETERS = False
 
 
 @dataclass(frozen=True)

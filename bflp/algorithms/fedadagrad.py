@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KINDS = ("none",)  # as FedAdam
+BROADCAST = ()
 
 
 @dataclass(frozen=True)

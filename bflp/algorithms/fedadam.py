@@ -18,8 +18,9 @@ from bflp.engine.local import Facts, Report, State
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["KINDS", "Settings", "server"]
+__all__ = ["BROADCAST", "KINDS", "Settings", "server"]
 KINDS = ("none",)  # a log variance would move by about the rate in each round, whatever the clients found
+BROADCAST = ()
 
 
 def server(

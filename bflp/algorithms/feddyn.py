@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KINDS = ("none", "variational")
+BROADCAST = ()
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from bflp.engine.settings import Training
 
 KINDS = ("none",)
+BROADCAST = ()
+SENDS_PARAMETERS = False
 
 
 @dataclass(frozen=True)

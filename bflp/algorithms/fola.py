@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KINDS = ("laplace",)
+SENDS_PARAMETERS = False
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ def local(model: Tensor, server: State, client: State, facts: Facts, settings: S
 def report(
     model: Tensor, trained: Trained, server: State, client: State, facts: Facts, settings: Settings
 ) -> tuple[State, State]:
-    """F_k; nothing is kept."""
+    """w_k and F_k; nothing is kept."""
     assert trained.squares is not None
-    return {"fisher": trained.squares}, {}
+    return {"means": trained.vector[facts.layout.means], "fisher": trained.squares}, {}
 
 
 def server(
@@ -72,7 +73,7 @@ def server(
     known = settings.penalty / facts.round * server["curvature"] if server else zero
     fisher = sum((each.weight * each.message["fisher"].double() for each in reports), zero)
     shift = sum(
-        each.weight * (known + each.message["fisher"] + settings.floor) * each.vector[layout.means].double()
+        each.weight * (known + each.message["fisher"] + settings.floor) * each.message["means"].double()
         for each in reports
     )
     new[layout.means] = shift / (known + fisher + settings.floor)

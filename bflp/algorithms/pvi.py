@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KINDS = ("variational",)
+SENDS_PARAMETERS = False
 MOST_TAKEN = 0.9  # of the precision, by all clients together in a round
 
 
@@ -55,12 +56,13 @@ def local(model: Tensor, server: State, client: State, facts: Facts, settings: S
 def report(
     model: Tensor, trained: Trained, server: State, client: State, facts: Facts, settings: Settings
 ) -> tuple[State, State]:
-    """The change of the site; the site."""
+    """The change of the site, and the deterministic tensors; the site."""
     q, site, found = _received(model, server, facts), _site(model, client, facts), _natural(trained.vector, facts)
     gain = found.precision - q.precision
     factor = (MOST_TAKEN * facts.share * q.precision / (-gain).clamp(min=1e-300)).clamp(max=settings.damping)
     change = Gaussian(factor * gain, factor * (found.shift - q.shift))
-    return change._asdict(), Gaussian(site.precision + change.precision, site.shift + change.shift)._asdict()
+    message = {**change._asdict(), "deterministic": trained.vector[facts.layout.deterministic]}
+    return message, Gaussian(site.precision + change.precision, site.shift + change.shift)._asdict()
 
 
 def server(
@@ -73,7 +75,7 @@ def server(
     new[layout.deterministic] = 0.0
     for each in reports:
         precision, shift = precision + each.message["precision"], shift + each.message["shift"]
-        new[layout.deterministic] += each.weight * each.vector[layout.deterministic].double()
+        new[layout.deterministic] += each.weight * each.message["deterministic"].double()
     new[layout.means], new[layout.log_variances] = shift / precision, -precision.log()
     return new, Gaussian(precision, shift)._asdict()
 

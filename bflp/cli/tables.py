@@ -8,6 +8,7 @@ import argparse
 from bflp.cli.arguments import add_settings_arguments
 from bflp.cli.common import plan_from, shown_frame
 from bflp.datasets import prepared
+from bflp.provenance.state import states
 from bflp.reporting.formats import write_table
 from bflp.reporting.markdown import to_markdown
 from bflp.reporting.tables import make_tables
@@ -29,8 +30,11 @@ def run(arguments: argparse.Namespace) -> None:
         for dataset in plan.settings.grid.datasets
         if prepared.summary_file(plan.paths.data(dataset)).exists()
     }
+    results = {}
+    if plan.settings.tables.target_accuracy is not None:
+        results = {item.cell: item.result for item in states(plan) if item.result is not None}
     folder = plan.results / ("tables_partial" if arguments.partial else "tables")
-    tables = make_tables(plan, frame, summaries)
+    tables = make_tables(plan, frame, summaries, results)
     for table in tables:
         write_table(table, folder)
     if arguments.show:

@@ -104,8 +104,8 @@ class Facts:
 class Report:
     """A client's part of a round as the server sees it.
 
-    vector [D]: its parameters; weight: among the round's clients, summing to 1; share: among all clients; samples, n_k;
-    steps: of its training; message: what its algorithm sends besides.
+    vector [D]: its parameters, [0] where its algorithm sends none; weight: among the round's clients, summing to 1;
+    share: among all clients; samples, n_k; steps: of its training; message: what its algorithm sends besides.
     """
 
     client: int
@@ -122,7 +122,7 @@ class Algorithm(Protocol):
 
     local: what changes in a client's training; report: what it sends besides its parameters, and its state after the
     round; server: the new model and the server's state (without it the cell's aggregation rule makes the model).
-    A client's or server's state is empty before its first round.
+    A client's or server's state is empty before its first round; of the server's, clients know what they are sent.
     """
 
     def local(self, model: Tensor, server: State, client: State, facts: Facts, settings: Any) -> Local: ...
@@ -153,6 +153,15 @@ class Chosen:
         """See Algorithm."""
         hook = getattr(self.module, "report", None)
         return hook(model, trained, server, client, facts, self.settings) if hook else ({}, {})
+
+    @property
+    def sends_parameters(self) -> bool:
+        """Whether clients send their parameters, and not their messages alone."""
+        return bool(getattr(self.module, "SENDS_PARAMETERS", True))
+
+    def broadcast(self, server: State) -> State:
+        """What clients are sent of the server's state."""
+        return {name: server[name] for name in getattr(self.module, "BROADCAST", server)} if server else {}
 
     @property
     def has_server_step(self) -> bool:

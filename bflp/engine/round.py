@@ -23,6 +23,9 @@ from bflp.engine.predictions import Floats, Predictions
 from bflp.engine.server import Aggregator, RuleCall, aggregation_weights, select_clients
 from bflp.engine.work import Answer, Broadcast, Task, Train, Work, evaluation_tasks
 
+# Bytes of a number on its way: float32, as models are; states are float64 for the sake of sums that never end.
+NUMBER = 4
+
 
 class Executor(Protocol):
     """Runs tasks on what the server sends; gives results in the order of the tasks.
@@ -35,12 +38,14 @@ class Executor(Protocol):
 
 class Outcome(NamedTuple):
     """What a round gives. server: the model and the algorithm's state; clients: new states by client; curves: the
-    metrics of CURVES, None where the round is not evaluated; seconds: of local training, aggregation, evaluation."""
+    metrics of CURVES, None where the round is not evaluated; seconds: of local training, aggregation, evaluation;
+    traffic: bytes that the round's clients together send and receive, but for counts of samples and steps."""
 
     server: Broadcast
     clients: dict[int, State]
     curves: dict[str, float | None] | None
     seconds: tuple[float, float, float]
+    traffic: tuple[int, int]
 
 
 class Federation:
@@ -60,8 +65,9 @@ class Federation:
         """From what the server has before the round to what it has after it. Raises DivergedError, and what the rule
         raises."""
         clients = select_clients(self.settings, round_, self.sizes)
+        sent = Broadcast(server.model, self.work.algorithm.broadcast(server.state))
         began = time.perf_counter()
-        answers = executor.run(server, [Train(round_, client) for client in clients])
+        answers = executor.run(sent, [Train(round_, client) for client in clients])
         trained_at = time.perf_counter()
         try:
             after = self._combined(server, clients, answers, round_)
@@ -71,7 +77,8 @@ class Federation:
         curves = self._curves(after.model, round_, executor) if self.is_evaluated(round_) else None
         seconds = (trained_at - began, combined_at - trained_at, time.perf_counter() - combined_at)
         states = {client: answer.state for client, answer in zip(clients, answers, strict=True) if answer.state}
-        return Outcome(after, states, curves, seconds)
+        traffic = (NUMBER * sum(answer.numbers for answer in answers), NUMBER * len(clients) * sent.numbers)
+        return Outcome(after, states, curves, seconds, traffic)
 
     def _combined(self, server: Broadcast, clients: list[int], answers: list[Answer], round_: int) -> Broadcast:
         algorithm, sizes = self.work.algorithm, self.sizes[clients]

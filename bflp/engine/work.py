@@ -84,10 +84,15 @@ Task = Train | Evaluate
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What the server sends to the clients of a round: its model [D], and its algorithm's state."""
+    """What the server sends to the clients of a round: its model [D], and of its algorithm's state what they need."""
 
     model: Tensor
     state: State = field(default_factory=dict)
+
+    @property
+    def numbers(self) -> int:
+        """How many it sends to a client."""
+        return self.model.numel() + sum(tensor.numel() for tensor in self.state.values())
 
 
 class Answer(NamedTuple):
@@ -98,6 +103,11 @@ class Answer(NamedTuple):
     steps: int
     message: State
     state: State
+
+    @property
+    def numbers(self) -> int:
+        """How many the client sends."""
+        return self.vector.numel() + sum(tensor.numel() for tensor in self.message.values())
 
 
 def no_state(client: int, round_: int) -> State:
@@ -170,7 +180,8 @@ class Work:
         else:
             trained = client_update(self.network, model, *further)
         message, state = self.algorithm.report(model, trained, server, before, facts)
-        return Answer(trained.vector.cpu(), trained.loss, trained.steps, _on_cpu(message), _on_cpu(state))
+        sent = trained.vector if self.algorithm.sends_parameters else trained.vector[:0]
+        return Answer(sent.cpu(), trained.loss, trained.steps, _on_cpu(message), _on_cpu(state))
 
     def evaluate(self, broadcast: Broadcast, task: Evaluate) -> tuple[Floats, Floats]:
         """Probabilities [n, L] and mean entropies [n] (of the Monte Carlo samples) of one chunk."""

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from bflp.datasets.registry import title as dataset_title
 from bflp.engine.metrics.registry import METRICS
+from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
 from bflp.reporting.chosen_rounds import in_words
 from bflp.reporting.summary import Summary, bold_best, bold_lowest, marked
 from bflp.reporting.table import Entry, Row, Table, TableBlock
+from bflp.reporting.target import target_table
 from bflp.reporting.titles import aggregator_title, clients_title, partition_title
+from bflp.results.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def make_tables(plan: Plan, frame: pd.DataFrame, summaries: Mapping[str, Mapping[str, Any]]) -> list[Table]:
+def make_tables(
+    plan: Plan,
+    frame: pd.DataFrame,
+    summaries: Mapping[str, Mapping[str, Any]],
+    results: Mapping[Cell, Result] = MappingProxyType({}),
+) -> list[Table]:
     """All tables of a grid, those of `titles.table_titles`.
 
-    frame: the tidy results; summaries: of the data sets, by name (may lack some).
+    frame: the tidy results; summaries: of the data sets, by name (may lack some); results: for the target accuracy.
     """
     grid = plan.settings.grid
     summary = Summary(frame, len(grid.seeds))
     tables = [results_table(plan, summary, clients) for clients in grid.clients]
+    if plan.settings.tables.target_accuracy is not None:
+        tables.append(target_table(plan, results))
     if any(map(plan.has_posterior, grid.models)):
         tables.append(spread_table(plan, summary))
     return [*tables, datasets_table(plan, summaries)]

@@ -21,7 +21,9 @@ def table_titles(plan: Plan) -> dict[str, str]:
         f"results{name}": f"Results, {clients_title(name, plan.settings.setup(name).clients)}" for name in grid.clients
     }
     spread = {"spread": "Spread of the final posteriors"} if any(map(plan.has_posterior, grid.models)) else {}
-    return {**results, **spread, "datasets": "Data sets"}
+    accuracy = plan.settings.tables.target_accuracy
+    target = {"target": f"Rounds and megabytes to {accuracy:g}% accuracy"} if accuracy is not None else {}
+    return {**results, **target, **spread, "datasets": "Data sets"}
 
 
 def aggregator_title(name: str) -> str:

@@ -27,13 +27,15 @@ def frame(finished: Iterable[Finished]) -> pd.DataFrame:
     import pandas as pd
 
     columns = [*NAMES, "seed", "n_clients", "diverged", *METRICS, "rounds"]
-    columns += [*(f"{name}_seconds" for name in TIMES), "total_seconds"]
+    columns += [*(f"{name}_seconds" for name in TIMES), "total_seconds", "up_megabytes", "down_megabytes"]
     return pd.DataFrame([row(*each) for each in finished], columns=columns)
 
 
 def row(cell: Cell, result: Result, evaluation: Evaluation | None) -> dict[str, Any]:
-    """A cell's row: coordinates, metrics of the final model, seconds per round."""
+    """A cell's row: coordinates, metrics of the final model, seconds and megabytes (10^6 bytes) per round."""
     timing, done = result.timing, max(1, len(result.timing.train_seconds))
+    sent = result.traffic
+    traffic = {"up": sent.up_bytes if sent else [], "down": sent.down_bytes if sent else []}
     return {
         **cell.as_dict(),
         "n_clients": result.settings["setup"]["clients"],
@@ -42,6 +44,7 @@ def row(cell: Cell, result: Result, evaluation: Evaluation | None) -> dict[str, 
         "rounds": len(timing.train_seconds),
         **{f"{name}_seconds": sum(getattr(timing, f"{name}_seconds")) / done for name in TIMES},
         "total_seconds": timing.total_seconds,
+        **{f"{way}_megabytes": sum(sent) / done / 1e6 if sent else None for way, sent in traffic.items()},
     }
 
 

@@ -94,6 +94,13 @@ class Timing(Open):
     total_seconds: NotNegative
 
 
+class Traffic(Part):
+    """Bytes that the clients of each round send and receive, all together."""
+
+    up_bytes: list[Count]
+    down_bytes: list[Count]
+
+
 class NetworkRecord(Part):
     """The network's inputs and where its parameters lie in the flat vector, in this order; gaussian: those weights that
     have a mean and a log variance. input_shape: [C, H, W] or [F]."""
@@ -105,7 +112,8 @@ class NetworkRecord(Part):
 
 
 class Result(Part):
-    """All of it. model_sha256: of the final model's flat vector; network: null in results of earlier versions."""
+    """All of it. model_sha256: of the final model's flat vector; traffic, network: null in results of earlier
+    versions."""
 
     cell: CellNames
     settings: dict[str, Any]
@@ -116,6 +124,7 @@ class Result(Part):
     diverged: Diverged | None
     rounds: list[Round]
     timing: Timing
+    traffic: Traffic | None = None
     network: NetworkRecord | None = None
 
     @property
@@ -135,6 +144,8 @@ class Result(Part):
         _require([entry.round for entry in self.rounds] == evaluated, lambda: f"rounds: must be {_shortly(evaluated)}")
         for name in ("train_seconds", "aggregation_seconds", "evaluation_seconds"):
             _require(len(getattr(self.timing, name)) == done, f"timing.{name}: must have {done} entries")
+        for name, numbers in self.traffic or ():
+            _require(len(numbers) == done, f"traffic.{name}: must have {done} entries")
         _require(all(number <= done for number in self.environment.resumed_at), f"resumed_at: exceeds round {done}")
         posterior = "posterior" in self.settings
         agrees = all((entry.spread is not None) == posterior for entry in self.rounds)

@@ -24,7 +24,17 @@ from bflp.grid.job import Job
 from bflp.networks import NetworkError
 from bflp.networks.trial import try_out
 from bflp.results.file import write
-from bflp.results.result import CellNames, DataHashes, Diverged, Environment, NetworkRecord, Result, Round, Timing
+from bflp.results.result import (
+    CellNames,
+    DataHashes,
+    Diverged,
+    Environment,
+    NetworkRecord,
+    Result,
+    Round,
+    Timing,
+    Traffic,
+)
 from bflp.runtime import evaluate, inputs, termination
 from bflp.runtime.checkpoint import Checkpoints, Progress
 from bflp.runtime.inputs import Assignment
@@ -90,6 +100,7 @@ def run(assignment: Assignment, files: CellFiles, options: Options, identity: st
             diverged=diverged,
             rounds=[Round(**entry) for entry in loop.progress.rounds],
             timing=Timing(**loop.progress.timing, startup_seconds=startup),
+            traffic=Traffic(**loop.progress.traffic),
             network=NetworkRecord(
                 input_shape=list(work.network.input_shape),
                 labels=work.network.labels,
@@ -131,7 +142,8 @@ class _Loop:
             found.rounds = [entry for entry in found.rounds if self.federation.is_evaluated(entry["round"])]
             return found
         timing: dict[str, Any] = {f"{part}_seconds": [] for part in ("train", "aggregation", "evaluation")}
-        return Progress(0, self.federation.initial(), timing={**timing, "total_seconds": 0.0})
+        traffic: dict[str, list[int]] = {"up_bytes": [], "down_bytes": []}
+        return Progress(0, self.federation.initial(), timing={**timing, "total_seconds": 0.0}, traffic=traffic)
 
     def run(self, shown: RoundProgress, began: float, on_divergence: str) -> Diverged | None:
         """All rounds that are left, or up to the one that diverged. `began`: the perf_counter of the job's start."""
@@ -163,7 +175,9 @@ class _Loop:
         rounds = [*before.rounds, *([{"round": round_, **outcome.curves}] if outcome.curves else [])]
         parts = zip(("train_seconds", "aggregation_seconds", "evaluation_seconds"), outcome.seconds, strict=True)
         timing = {key: [*before.timing[key], seconds] for key, seconds in parts}
-        return Progress(round_, outcome.server, rounds, timing, before.resumed_at)
+        sent = zip(("up_bytes", "down_bytes"), outcome.traffic, strict=True)
+        traffic = {key: [*before.traffic[key], bytes_] for key, bytes_ in sent}
+        return Progress(round_, outcome.server, rounds, timing, before.resumed_at, traffic)
 
     def _save_in_time(self) -> None:
         now = time.perf_counter()

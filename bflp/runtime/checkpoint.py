@@ -23,7 +23,7 @@ from bflp.engine.work import Broadcast
 from bflp.files import canonical_json, whole_file
 from bflp.runtime.kept import checkpoint_round
 
-FORMAT = "3"
+FORMAT = "4"
 SUFFIX = ".checkpoint.safetensors"
 
 
@@ -32,7 +32,7 @@ class Progress:
     """Where a cell stands after `round` rounds.
 
     server: the model [D] and the algorithm's state; rounds: the evaluated rounds; timing: lists of seconds; resumed_at:
-    rounds at which it went on.
+    rounds at which it went on; traffic: lists of bytes.
     """
 
     round: int
@@ -40,6 +40,7 @@ class Progress:
     rounds: list[dict[str, Any]] = field(default_factory=list)
     timing: dict[str, Any] = field(default_factory=dict)
     resumed_at: list[int] = field(default_factory=list)
+    traffic: dict[str, list[int]] = field(default_factory=dict)
 
     def history(self) -> str:
         """All but the tensors, as JSON."""

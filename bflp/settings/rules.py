@@ -77,9 +77,15 @@ def algorithm_module(chosen: Mapping[str, Any]) -> ModuleType:
     if not file.is_file():
         raise ConfigError(f"there is no file {file}")
     try:
-        return executed("algorithm", file)
+        module = executed("algorithm", file)
     except Exception as error:
         raise ConfigError(described(file, error)) from None
+    if not getattr(module, "SENDS_PARAMETERS", True) and not hasattr(module, "server"):
+        raise ConfigError(
+            f"{_place(file, 'SENDS_PARAMETERS')}: where clients send no parameters, a function `server` must make the "
+            "model"
+        )
+    return module
 
 
 def executed(name: str, file: Path) -> ModuleType:

@@ -578,6 +578,8 @@ class Tables(Section):
     """Numbers after this round, instead of the final model's, in the tables of results and the statistics."""
     average_last: PositiveInt | None = None
     """Means over the last so many rounds, instead of the final model's numbers."""
+    target_accuracy: Annotated[float, Field(gt=0, le=100), _NUMBER] | None = neutral(None)
+    """In %: a table `target` of the rounds and megabytes that each row takes to this accuracy; null: none."""
 
 
 class StatisticsSettings(Section):

@@ -162,3 +162,12 @@ def test_wrong_methods_are_named(models: Any, words: list[str]) -> None:
         parsed(models)
     assert "\n" not in str(caught.value)
     assert all(word in str(caught.value) for word in words), caught.value
+
+
+def test_an_own_algorithm_whose_clients_send_no_parameters_makes_the_model_itself(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text("\nSENDS_PARAMETERS = False\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"mine\.py, line 2: .* a function `server` must make the model"):
+        parsed({"A": {"algorithm": {"file": str(own)}}})
+    own.write_text("SENDS_PARAMETERS = False\ndef server(*arguments): ...\n", encoding="utf-8")
+    parsed({"A": {"algorithm": {"file": str(own)}}})
