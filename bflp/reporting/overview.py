@@ -26,7 +26,7 @@ PAGES = {
     "cells": "Cells: final numbers, times and versions",
     "timings": "Times by row of the tables",
 }
-_VERSIONS = ("python", "torch", "numpy", "system", "processor", "cores", "device", "gpu", "processes")
+VERSIONS = ("python", "torch", "numpy", "system", "processor", "cores", "device", "gpu", "processes")
 TIMES = ("train_seconds", "aggregation_seconds", "evaluation_seconds")
 # Cells with their records, as those of a block of figures: `.result` and `.evaluation`, None where training diverged.
 Results = Sequence[tuple[Cell, Any]]
@@ -44,7 +44,7 @@ def make_pages(settings: Settings, results: Results) -> dict[str, str]:
 def settings_page(settings: Settings, results: Results) -> str:
     """All settings as a config file would have them, and what the cells ran with."""
     environments = Counter(
-        tuple((name, str(environment.get(name))) for name in _VERSIONS)
+        tuple((name, str(environment.get(name))) for name in VERSIONS)
         for environment in (record.result.environment.model_dump() for _, record in results)
     )
     items = "\n".join(
@@ -53,17 +53,22 @@ def settings_page(settings: Settings, results: Results) -> str:
         + "</li>"
         for environment, count in environments.most_common()
     )
-    shown = settings.model_dump(mode="json")
-    for dataset in settings.grid.datasets:
-        augment = settings.augment(dataset)
-        augmentation = augment.model_dump() if augment else None
-        shown["datasets"][dataset] = {**shown["datasets"].get(dataset, {}), "augment": augmentation}
-    text = yaml.safe_dump(shown, sort_keys=False, default_flow_style=None, width=110)
+    text = yaml.safe_dump(effective(settings), sort_keys=False, default_flow_style=None, width=110)
     return page(
         PAGES["settings"],
         f"<h2>Versions and machines</h2>\n<ul>\n{items}\n</ul>\n"
         f"<h2>Settings</h2>\n<p>Defaults included.</p>\n<pre>{html.escape(text)}</pre>",
     )
+
+
+def effective(settings: Settings) -> dict[str, Any]:
+    """All settings as a config file would have them, defaults included."""
+    shown = settings.model_dump(mode="json")
+    for dataset in settings.grid.datasets:
+        augment = settings.augment(dataset)
+        augmentation = augment.model_dump() if augment else None
+        shown["datasets"][dataset] = {**shown["datasets"].get(dataset, {}), "augment": augmentation}
+    return shown
 
 
 def cells_table(results: Results) -> Table:

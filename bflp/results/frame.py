@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from bflp.engine.metrics.registry import METRICS
 from bflp.errors import DataError
@@ -61,7 +61,7 @@ def rounds_frame(finished: Iterable[Finished]) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=columns)
 
 
-def read_csv(path: Path) -> pd.DataFrame:
+def read_csv(path: Path | TextIO) -> pd.DataFrame:
     """What `frame` or `rounds_frame` gave, from a CSV file: names stay text, also those that look like numbers."""
     import pandas as pd
 
