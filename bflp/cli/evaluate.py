@@ -17,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from bflp.runtime.evaluate import evaluate_block
+    from bflp.runtime.evaluate_block import evaluate_block
 
     plan = plan_from(arguments)
     if arguments.cell is not None:

@@ -46,7 +46,7 @@ TRAIN_ALL = """
 from pathlib import Path
 from bflp.cli import parser_of, train
 from bflp.grid.plan import Plan
-from bflp.runtime.evaluate import evaluate_block
+from bflp.runtime.evaluate_block import evaluate_block
 from bflp.settings.schema import load
 
 plan = Plan(load([Path("config.yaml"), Path("small.yaml")]))
