@@ -19,19 +19,22 @@ from bflp.runtime import progress
 from bflp.runtime.kept import CheckpointRounds
 from bflp.runtime.lock import is_held
 
-State = Literal["done", "running", "waiting", "failed", "diverged", "stale"]
-STATES: tuple[State, ...] = ("done", "running", "waiting", "failed", "diverged", "stale")
+State = Literal["done", "running", "waiting", "killed", "failed", "diverged", "stale"]
+STATES: tuple[State, ...] = ("done", "running", "waiting", "killed", "failed", "diverged", "stale")
 # Unless asked for; all that run are.
-MOST_LISTED = {"failed": 20, "diverged": 20, "stale": 5}
-_EXPLAINED = {"stale": " (made with other settings, code or data: snakemake trains them again; see bflp why)"}
+MOST_LISTED = {"killed": 20, "failed": 20, "diverged": 20, "stale": 5}
+_EXPLAINED = {
+    "killed": " (ended without a message, perhaps for lack of memory: snakemake goes on from the checkpoint)",
+    "stale": " (made with other settings, code or data: snakemake trains them again; see bflp why)",
+}
 
 
 @dataclass(frozen=True)
 class CellStatus:
     """Where a cell stands.
 
-    round: of a running cell, or the round that a waiting one goes on from; seconds_per_round, accuracy (%), left
-    (seconds): of a running cell, None before its first round; reason: why it failed, diverged or is stale.
+    round: of a running cell, or the round that a waiting or killed one goes on from; seconds_per_round, accuracy (%),
+    left (seconds): of a running cell, None before its first round; reason: why it failed, diverged or is stale.
     """
 
     cell: Cell
@@ -118,11 +121,11 @@ def _cell_status(
         pace = last.get("seconds_per_round")
         if pace is not None:
             times.add(cell, pace)
-        reason = why_failed(last)
         identity = Job.parse(plan.job(cell)).identity(hashes.get(cell.dataset, ""))
         round_ = checkpoints.of(identity)
-        state_: State = "failed" if reason else "waiting"
-        return CellStatus(cell, state_, round_, rounds, reason=reason or "", log=log)
+        ended: dict[str, State] = {"failed": "failed", "running": "killed"}
+        state_ = ended.get(last.get("state", ""), "waiting")
+        return CellStatus(cell, state_, round_, rounds, reason=why_failed(last) or "", log=log)
     timing = found.result.timing
     if timing.train_seconds:
         times.add(cell, timing.total_seconds / len(timing.train_seconds))
@@ -196,7 +199,7 @@ def describe(status: Status, listed: Iterable[State] = ()) -> str:
     listed = set(listed)
     for kind in STATES:
         cells = status.of(kind)
-        if cells and (kind in ("running", "failed", "diverged", "stale") or kind in listed):
+        if cells and (kind not in ("done", "waiting") or kind in listed):
             shown = cells if kind in listed else cells[: MOST_LISTED.get(kind)]
             lines += ["", f"{kind.capitalize()}{_EXPLAINED.get(kind, '')}:"]
             lines += [f"  {cell.cell!s:{width}}  {_describe_cell(cell)}".rstrip() for cell in shown]
@@ -222,8 +225,11 @@ def _describe_cell(cell: CellStatus) -> str:
         return ", ".join(parts)
     if cell.state == "done":
         return f"accuracy {cell.accuracy:.2f}%"
+    goes_on = f"goes on after round {cell.round}/{cell.rounds}" if cell.round else ""
     if cell.state == "waiting":
-        return f"goes on after round {cell.round}/{cell.rounds}" if cell.round else ""
+        return goes_on
+    if cell.state == "killed":
+        return f"{goes_on or 'starts again'} ({cell.log})"
     return f"{cell.reason} ({cell.log})" if cell.log else cell.reason
 
 

@@ -91,7 +91,7 @@ def test_running(plan):
     assert found.left == pytest.approx((16 + 5 * 24) / 2, abs=1)
     assert "6 cells to do: about 68 s left, 2 at a time as now." in text
     # Gone without a word, as a program that is killed.
-    assert state_of(plan, first).state == "failed"
+    assert state_of(plan, first).state == "killed"
     assert state_of(plan, second).state == "waiting"
 
 
@@ -114,20 +114,24 @@ def test_diverged_is_told_with_its_reason(plan):
     assert f"{cell}  in round 5, client 3: loss" in status.describe(status.find(plan))
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ({"state": "failed", "reason": "the training diverged in round 3", "hopeless": True}, "diverged in round 3"),
-        # Nobody holds the lock: the program is gone, and said nothing.
-        ({"state": "running", "round": 4, "rounds": 12, "seconds_per_round": 1.0}, "ended without a message"),
-    ],
-)
-def test_failed_names_reason_and_log(plan, content, reason):
-    cell = plan.cells[0]
-    write_progress(plan, cell, **content)
-    found = state_of(plan, cell)
-    assert found.state == "failed" and reason in found.reason
-    assert f"{found.reason} ({plan.paths.log(cell)})" in status.describe(status.find(plan))
+def test_failed_names_reason_and_log(plan):
+    cell, reason = plan.cells[0], "the training diverged in round 3"
+    write_progress(plan, cell, state="failed", reason=reason, hopeless=True)
+    assert state_of(plan, cell).state == "failed"
+    assert f"{cell}  {reason} ({plan.paths.log(cell)})" in status.describe(status.find(plan))
+
+
+def test_killed_is_no_failure_and_says_from_where_it_goes_on(plan):
+    """Nobody holds the lock: the program is gone, and said nothing."""
+    first, second = plan.cells[:2]
+    for cell in (first, second):
+        write_progress(plan, cell, state="running", round=4, rounds=12, seconds_per_round=1.0)
+    save_checkpoint(plan, first, 3)
+    assert (state_of(plan, first).state, state_of(plan, first).round) == ("killed", 3)
+    text = status.describe(status.find(plan))
+    assert "4 waiting, 2 killed" in text and "failed" not in text
+    assert f"{first}  goes on after round 3/12 ({plan.paths.log(first)})" in text
+    assert f"{second}  starts again ({plan.paths.log(second)})" in text
 
 
 @pytest.mark.parametrize("state", ["interrupted", "done"])
