@@ -26,7 +26,9 @@ from bflp.reporting.overview import PAGES
 from bflp.reporting.pdf import find_latex
 from bflp.reporting.titles import block_title, dataset_title, federation_title, table_titles
 
-run_program(lambda: check_config_files([*workflow.overwrite_configfiles, "config.yaml"]))
+# As they lie over each other.
+CONFIG_FILES = [Path("config.yaml"), *map(Path, workflow.overwrite_configfiles)]
+run_program(lambda: check_config_files(CONFIG_FILES))
 
 
 configfile: "config.yaml"
@@ -35,7 +37,7 @@ configfile: "config.yaml"
 report: "workflow/report/workflow.rst"
 
 
-PLAN = run_program(lambda: plan_of(config))
+PLAN = run_program(lambda: plan_of(config, CONFIG_FILES))
 SETTINGS = PLAN.settings
 RESULTS, DATA = SETTINGS.results_dir, SETTINGS.data_dir
 CELL = "{dataset}/{partition}/{clients}/{model}/{aggregator}/seed{seed}"

@@ -37,7 +37,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
             raise ConfigError(f"--settings is not JSON ({error})") from None
     default, files = Path("config.yaml"), arguments.configfile
     read = [default, *files] if default.exists() or not files else files
-    return Settings.parse(overlaid([*map(read_file, read), config_values(arguments.config)]))
+    return Settings.parse(overlaid([*map(read_file, read), config_values(arguments.config)]), read)
 
 
 def plan_from(arguments: argparse.Namespace) -> Plan:
@@ -125,16 +125,16 @@ def _finished(plan: Plan) -> list[Finished]:
     return [(item.cell, item.result, item.evaluation) for item in found if item.result is not None]
 
 
-def check_config_files(files: Iterable[str | Path]) -> None:
+def check_config_files(files: Iterable[Path]) -> None:
     """Raise ConfigError, naming file and line, where Snakemake would name neither or see nothing wrong."""
-    for file in map(Path, files):
+    for file in files:
         if file.exists():
             read_file(file)
 
 
-def plan_of(config: Mapping[str, Any]) -> Plan:
+def plan_of(config: Mapping[str, Any], files: Sequence[Path]) -> Plan:
     """The plan of what Snakemake read from config files and command line. Raises UserError."""
-    plan = Plan(Settings.parse(config))
+    plan = Plan(Settings.parse(config, files))
     check_sources(plan)
     return plan
 

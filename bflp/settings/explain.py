@@ -5,11 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from bflp.settings.read import written_in
 
 # Mistakes that are told at once.
 MOST_MISTAKES = 20
@@ -25,10 +28,14 @@ RENAMED = {
 }
 
 
-def one_line(error: ValidationError) -> str:
-    """All mistakes, each with its place."""
-    details = error.errors(include_url=False)
-    texts = [": ".join(filter(None, (_place(detail["loc"]), _text(detail, ())))) for detail in details]
+def one_line(error: ValidationError, files: Sequence[Path] = ()) -> str:
+    """All mistakes, each with its place; files: the config files, of which the one that holds it is named."""
+    texts = []
+    for detail in error.errors(include_url=False):
+        text = ": ".join(filter(None, (_place(detail["loc"]), _text(detail, ()))))
+        # What concerns several settings names its place in its text.
+        place = detail["loc"] or text.partition(": ")[0].split(".")
+        texts.append(": ".join(filter(None, (written_in(files, place, detail["input"]), text))))
     mistakes = list(dict.fromkeys(texts))
     more = f"; and {len(mistakes) - MOST_MISTAKES} more" if len(mistakes) > MOST_MISTAKES else ""
     return "; ".join(mistakes[:MOST_MISTAKES]) + more

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,27 @@ def read_file(file: Path) -> dict[Any, Any]:
     if "__use_yte__" in mapping:
         raise ConfigError(f"{file}: `__use_yte__` is not supported; write the settings out as plain YAML")
     return mapping
+
+
+def written_in(files: Iterable[Path], place: Sequence[object], value: object) -> str:
+    """The file and line that a mistake is written in: of the last file that holds the most of a setting's place.
+
+    value: what is wrong there; a file that says something else is not meant. Empty where no file holds any of it.
+    """
+    found, most = "", 0
+    for file in filter(Path.exists, files):
+        loader = _Loader(file.read_text(encoding="utf-8"))
+        node, depth, line = loader.get_single_node(), 0, 0
+        for part in place:
+            # Parts that no node has are passed over: of a text that stands for a mapping, or not written at all.
+            for key, child in node.value if isinstance(node, yaml.MappingNode) else ():
+                if key.value == str(part):
+                    node, depth, line = child, depth + 1, key.start_mark.line + 1
+                    break
+        other = isinstance(value, str | int | float) and isinstance(node, yaml.ScalarNode)
+        if depth >= max(1, most) and not (other and loader.construct_object(node) != value):
+            found, most = f"{file}, line {line}", depth
+    return found
 
 
 class _Loader(yaml.SafeLoader):

@@ -7,7 +7,7 @@ mistakes. Unknown keys are refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -763,14 +763,14 @@ class Settings(Section):
                     )
 
     @classmethod
-    def parse(cls, mapping: Any) -> Settings:
-        """The settings of a config file's mapping. Raises ConfigError, one line for all mistakes."""
+    def parse(cls, mapping: Any, files: Sequence[Path] = ()) -> Settings:
+        """The settings of a config's mapping, read from `files`. Raises ConfigError, one line for all mistakes."""
         if not isinstance(mapping, Mapping):
             raise ConfigError("the config must be a mapping of settings, such as `grid: ...`")
         try:
             return cls.model_validate(mapping)
         except ValidationError as error:
-            raise ConfigError(one_line(error)) from None
+            raise ConfigError(one_line(error, files)) from None
 
     def source(self, dataset: str) -> str | None:
         """The `source:` file of a data set; None: through torchvision."""
@@ -874,4 +874,5 @@ def load(files: Iterable[Path], config: Mapping[str, Any] | None = None) -> Sett
 
     Raises ConfigError for a file that is missing or holds no YAML mapping, and for wrong settings.
     """
-    return Settings.parse(overlaid([*map(read_file, files), config or {}]))
+    files = list(files)
+    return Settings.parse(overlaid([*map(read_file, files), config or {}]), files)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +155,21 @@ def test_the_grids_that_come_with_the_project_keep_their_size(files: list[str], 
     rows = sum(len(settings.method(name).aggregators) or 1 for name in grid.models)
     assert rows == 12
     assert len(grid.datasets) * len(grid.partitions) * len(grid.clients) * rows * len(grid.seeds) == cells
+
+
+def test_a_mistake_is_told_with_file_and_line(tmp_path: Path) -> None:
+    """Of several files, the one that holds it: a part of the place may be in others, another value of it too."""
+    base = PROJECT / "config.yaml"
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    first.write_text("training:\n  momentum: 0.5\n  learning_rat: 0.1\npartitions:\n  noniid: {alpha: -1}\n")
+    second.write_text("training: {momentum: 0.5, clip_norm: null}\ngrid:\n  partitions: [iidd]\n")
+    with pytest.raises(ConfigError) as found:
+        load([base, first, second])
+    assert f"{first}, line 3: training.learning_rat: unknown key" in str(found.value)
+    assert f"{first}, line 5: partitions.noniid.alpha: must be greater than 0" in str(found.value)
+    first.write_text("{}")
+    with pytest.raises(ConfigError, match=re.escape(f"{second}, line 3: grid.partitions: unknown 'iidd'")):
+        load([base, first, second])
+    # The command line is no file: config.yaml has another value there.
+    with pytest.raises(ConfigError, match=r"^processes: must be greater than 0"):
+        load([base], {"processes": 0})
