@@ -208,21 +208,20 @@ rule train:
         gpu=0 if SETTINGS.device == "cpu" else 1,
         attempt=lambda wildcards, attempt: attempt,
     params:
-        program=program(
+        # Beside how to run it, what is not a reason to train again: where things lie, and how it will be evaluated.
+        program=lambda wildcards: program(
             "train",
             *("--device", SETTINGS.device),
             *("--cells-per-gpu", SETTINGS.cells_per_gpu),
             *("--on-divergence", SETTINGS.on_divergence),
             *("--checkpoint-seconds", SETTINGS.checkpoint_seconds),
+            *("--evaluation", PLAN.evaluation_text(cell_of(wildcards))),
+            *("--results", RESULTS),
         ),
-        # What it needs beside the job's string, and what is not a reason to train again.
-        evaluation=lambda wildcards: Unrecorded(PLAN.evaluation_text(cell_of(wildcards))),
-        folder=Unrecorded(RESULTS),
         job=lambda wildcards: PLAN.job(cell_of(wildcards)),
     shell:
-        "{params.program} --job {params.job:q} --evaluation {params.evaluation:q} --processes {threads}"
-        " --attempt {resources.attempt} --data {input.data:q} --partition {input.partition:q}"
-        " --results {params.folder:q} > {log:q} 2>&1"
+        "{params.program} --job {params.job:q} --processes {threads} --attempt {resources.attempt}"
+        " --data {input.data:q} --partition {input.partition:q} > {log:q} 2>&1"
 
 
 rule evaluate:
@@ -316,7 +315,7 @@ rule tables_pdf:
         "envs/bflp.yaml"
     params:
         program=program("tables-pdf", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.reporting.pdf"),
+        job=lambda wildcards: PLAN.summary_job("bflp.reporting.pdf"),
     shell:
         "{params.program} > {log:q} 2>&1"
 
@@ -416,7 +415,7 @@ rule round_time:
         "envs/bflp.yaml"
     params:
         program=program("round-time-table", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.reporting.tables", "bflp.reporting.formats"),
+        job=lambda wildcards: PLAN.summary_job("bflp.reporting.tables", "bflp.reporting.formats"),
     shell:
         "{params.program} > {log:q} 2>&1"
 
@@ -435,7 +434,7 @@ rule round_time_figure:
         "envs/bflp.yaml"
     params:
         program=program("figures", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.reporting.figures.round_time"),
+        job=lambda wildcards: PLAN.summary_job("bflp.reporting.figures.round_time"),
     shell:
         "{params.program} --round-time {input:q} > {log:q} 2>&1"
 
@@ -460,7 +459,7 @@ rule statistics:
         "envs/bflp.yaml"
     params:
         program=program("statistics", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.reporting.statistics.words", "bflp.reporting.figures.rank_diagram"),
+        job=lambda wildcards: PLAN.summary_job("bflp.reporting.statistics.words", "bflp.reporting.figures.rank_diagram"),
         settings=SETTINGS.statistics.model_dump_json(),
     shell:
         "{params.program} > {log:q} 2>&1"
@@ -483,6 +482,6 @@ rule comparison:
         "envs/bflp.yaml"
     params:
         program=program("comparison", "--settings", SETTINGS.canonical()),
-        job=PLAN.summary_job("bflp.paper.claims"),
+        job=lambda wildcards: PLAN.summary_job("bflp.paper.claims"),
     shell:
         "{params.program} > {log:q} 2>&1"

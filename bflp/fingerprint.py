@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -98,42 +97,34 @@ def _read(file: Path) -> _Source:
 @cache
 def _analyse(source: str) -> _Source:
     # Cached by content, so it is never out of date.
-    tree = ast.parse(source)
-    imports = tuple(_imports(tree))
-    return _Source(hashlib.sha256(_meaning(tree).encode()).hexdigest(), imports)
+    imports: list[str] = []
+    meaning = _meaning(ast.parse(source), imports)
+    return _Source(hashlib.sha256(meaning.encode()).hexdigest(), tuple(imports))
 
 
-def _imports(tree: ast.Module) -> Iterator[str]:
-    """What may be modules, imported anywhere in a tree. Relative imports are not used in this project."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            # `from package import name`: the name may be a module or something defined in the package.
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        yield from names
-
-
-def _meaning(tree: ast.Module) -> str:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+def _meaning(node: object, imports: list[str]) -> str:
+    """As ast.dump, but without docstrings and empty fields: new Python versions add fields, and those are empty in old
+    code. Adds to `imports` what may be modules; relative imports are not used in this project."""
+    if isinstance(node, list):
+        return f"[{','.join([_meaning(part, imports) for part in node])}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    if isinstance(node, ast.Import):
+        imports.extend(alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        # `from package import name`: the name may be a module or something defined in the package.
+        imports.extend([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
+    fields = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if name == "body" and isinstance(value, list):
             # Docstrings, of attributes too: a text that stands alone does nothing.
-            node.body = [part for part in node.body if not _is_text(part)]
-    return _dump(tree)
+            value = [part for part in value if not _is_text(part)]
+        if value not in (None, []):
+            fields.append(f"{name}={_meaning(value, imports)}")
+    return f"{type(node).__name__}({','.join(fields)})"
 
 
 def _is_text(statement: ast.stmt) -> bool:
     value = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
-
-
-def _dump(node: object) -> str:
-    """As ast.dump, but without empty fields: new Python versions add fields, and those are empty in old code."""
-    if isinstance(node, ast.AST):
-        fields = ((name, getattr(node, name, None)) for name in node._fields)
-        return f"{type(node).__name__}({','.join(f'{k}={_dump(v)}' for k, v in fields if v not in (None, []))})"
-    if isinstance(node, list):
-        return f"[{','.join(map(_dump, node))}]"
-    return repr(node)
