@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bflp import cli
+
 ROOT = Path(__file__).resolve().parents[1]
+OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "examples/data/README.md"]
 # What the documents also show, and what is not the project's own.
 FOREIGN = {
@@ -53,7 +56,7 @@ def test_links_lead_to_files(document: Path) -> None:
 def options_of(*command: str) -> set[str]:
     """The options that a program's help names."""
     done = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return {*re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", done.stdout), "--help"}
+    return {*OPTION.findall(done.stdout), "--help"}
 
 
 @pytest.mark.parametrize(("document", "line"), commands(), ids=lambda value: value[:60])
@@ -75,8 +78,9 @@ def test_commands_exist(document: str, line: str) -> None:
         if len(words) > 1 and not words[1].startswith("-") and "." not in first[0] and "/" not in first[0]:
             assert first[0] in rules
     elif words[0] == "bflp":
-        verb = [word for word in words[1:2] if not word.startswith("-")]
-        assert options <= options_of(sys.executable, "workflow/scripts/run.py", *verb)
+        verb = words[1] if len(words) > 1 and not words[1].startswith("-") else None
+        known = set(OPTION.findall(cli.parser_of(verb).format_help())) if verb else {"--help"}
+        assert options <= known
     elif words[0] == "python":
         if words[1] == "-m":
             assert words[2].startswith("bflp.")

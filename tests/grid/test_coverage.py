@@ -148,7 +148,11 @@ print(json.dumps([trained, loaded()]))
 
 @pytest.mark.parametrize(
     ("model", "rule", "partition", "augment"),
-    [("FED", "none", "iid", None), ("FVBWA", "PPA", "noniid", {"crop_padding": 2}), ("FVBA", "EAA", "iid", None)],
+    [
+        pytest.param("FED", "none", "iid", None, marks=pytest.mark.slow),
+        ("FVBWA", "PPA", "noniid", {"crop_padding": 2}),
+        pytest.param("FVBA", "EAA", "iid", None, marks=pytest.mark.slow),
+    ],
 )
 def test_the_engine_alone_trains_a_cell_and_loads_what_is_covered(
     model: str, rule: str, partition: str, augment: dict[str, Any] | None

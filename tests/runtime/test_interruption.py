@@ -149,7 +149,7 @@ def test_a_damaged_kept_result_is_not_put_back(tiny):
     assert again[0]["environment"]["resumed_at"] == [6]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("every", [1, 4])
 def test_more_rounds_go_on_from_fewer(tiny, processes, every):
     """The shorter run evaluates its last round, 3, in any case; one of six rounds every 4 would not have."""
@@ -227,6 +227,7 @@ def alive(process):
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=lambda how: how.name)
 def test_a_killed_program_goes_on_to_the_same_result(tiny, how):
     rounds = {"setups": {4: {"fraction": 0.75, "rounds": 40}}}  # too many to be done before the signal
@@ -258,6 +259,7 @@ def test_a_killed_program_goes_on_to_the_same_result(tiny, how):
     assert 1 <= result["environment"]["resumed_at"][0] < 40
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_parent_and_its_lock_is_free(tiny):
     # Clients whose training never ends.
     process = start(tiny, tiny.job_text(training={"local_epochs": 2**31 - 1}), processes=2)

@@ -26,7 +26,12 @@ def methods():
     yield "adam", {"posterior": "variational", "optimiser": "adam"}, "EAA"
 
 
-METHODS = [pytest.param(entry, rule, id=name) for name, entry, rule in methods()]
+# For the inner loop: between them, clients and a server that remember, and posteriors.
+QUICK = ("scaffold", "pvi", "ivon")
+METHODS = [
+    pytest.param(entry, rule, id=name, marks=() if name in QUICK else pytest.mark.slow)
+    for name, entry, rule in methods()
+]
 
 
 def job_of(tiny, entry, rule):

@@ -162,6 +162,7 @@ def test_the_result_file_is_valid_json_of_one_line_per_round(tiny):
     assert json.loads("\n".join(lines)).items() <= result.items()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [2])
 def test_a_long_folder_for_temporary_files(tiny, processes, monkeypatch):
     """Clusters have such: with it a socket's path would be longer than the system allows."""

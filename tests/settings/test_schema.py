@@ -415,6 +415,7 @@ def mutated(draw: st.DrawFn) -> Any:
     return config
 
 
+@pytest.mark.slow
 @hypothesis_settings(max_examples=300, deadline=None)
 @given(mutated() | JUNK)
 def test_nothing_but_a_config_error_leaves_the_parser(config: Any) -> None:
