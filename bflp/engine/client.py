@@ -50,7 +50,7 @@ def client_update(
     log_variances = parameters[layout.log_variances]
     kl_weight = 0.0 if local.prior else local.kl_weight / samples
     further = _corrections(local, layout, parameters, gradient, samples, settings)
-    move = _optimiser(settings, round_, parameters, gradient)
+    move = optimiser(settings, round_, parameters, gradient)
     total_loss, steps = torch.zeros((), device=vector.device), 0
 
     def step(inputs: Tensor, labels: Tensor, noise: Tensor | None = None) -> None:
@@ -72,6 +72,8 @@ def client_update(
         for batch in batches.epoch():
             run(batch.inputs, batch.labels, *([] if batch.noise is None else [batch.noise]))
             steps += 1
+            if local.after_step is not None:
+                local.after_step(parameters)
             if average is not None:
                 average.add(parameters)
             if moments is not None and epoch >= (local.moments_from or 0):
@@ -118,18 +120,19 @@ def squared_gradients(network: Network, vector: Tensor, inputs: Tensor, labels: 
     return total.div_(len(labels))
 
 
-def _optimiser(settings: CellSettings, round_: int, parameters: Tensor, gradient: Tensor) -> Callable[[], None]:
-    """The function that moves the parameters by the gradient, in place; it may be recorded as a CUDA graph."""
-    training, optimiser = settings.training, settings.optimiser
+def optimiser(settings: CellSettings, round_: int, parameters: Tensor, gradient: Tensor) -> Callable[[], None]:
+    """A fresh one, as the function that moves the parameters by the gradient, in place; it may be recorded as a CUDA
+    graph."""
+    training, chosen = settings.training, settings.optimiser
     rate, momentum = training.rate(round_), torch.zeros_like(parameters)
 
     def sgd() -> None:
         momentum.mul_(training.momentum).add_(gradient)
         parameters.add_(momentum, alpha=-rate)
 
-    if optimiser["name"] == "sgd":
+    if chosen["name"] == "sgd":
         return sgd
-    (beta1, beta2), epsilon, squares = optimiser["betas"], optimiser["epsilon"], torch.zeros_like(parameters)
+    (beta1, beta2), epsilon, squares = chosen["betas"], chosen["epsilon"], torch.zeros_like(parameters)
     # What is left of the zeros that the means began with; tensors, so that a recording counts on.
     left = torch.ones(2, dtype=torch.float64, device=parameters.device)
     factors = torch.tensor([beta1, beta2], dtype=torch.float64, device=parameters.device)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
@@ -42,6 +42,10 @@ class Local:
     squares: collect the mean of the squared gradients of single samples, at the end; averages_from: collect the mean of
     the iterates of each epoch from this one on (0 is the first); moments_from: collect mean and variance of the
     iterates of all steps from this epoch on; curvature: added to IVON's Hessian [P].
+
+    start: where training begins, instead of the received model [D]; after_step: called with the parameters [D] after
+    each step, to train something else in turns with them (it may change, in place, the tensors that are given here);
+    sent: what the client sends instead of its parameters [D]. The last two are not for posteriors of kind ivon.
     """
 
     constant: Tensor | None = None
@@ -53,6 +57,9 @@ class Local:
     averages_from: int | None = None
     moments_from: int | None = None
     curvature: Tensor | None = None
+    start: Tensor | None = None
+    after_step: Callable[[Tensor], None] | None = None
+    sent: Tensor | None = None
 
     def with_prior(self, prior: Gaussian, samples: int) -> Local:
         """The same for plain numbers [P], of which the prior's log density becomes a part of the mean loss."""

@@ -170,17 +170,19 @@ class Work:
         model, server = broadcast.model.to(self.device), self._here(broadcast.state)
         before, facts = self._here(self.states(task.client, task.round)), self.facts(task.round, task.client)
         local = self.algorithm.local(model, server, before, facts)
+        start = model if local.start is None else local.start
         further = (own, labels, settings, task.round, task.client, self.replay, local)
         if settings.sampled:
             assert settings.posterior is not None
             # Not by an import statement: each way to a posterior then concerns only its own cells.
             kind = importlib.import_module(f"bflp.engine.{settings.posterior.kind}")
             inner = self.network.inner  # type: ignore[attr-defined]
-            trained = kind.train(inner, model[self.layout.means], model[self.layout.log_variances], *further)
+            trained = kind.train(inner, start[self.layout.means], start[self.layout.log_variances], *further)
         else:
-            trained = client_update(self.network, model, *further)
+            trained = client_update(self.network, start, *further)
         message, state = self.algorithm.report(model, trained, server, before, facts)
-        sent = trained.vector if self.algorithm.sends_parameters else trained.vector[:0]
+        sent = trained.vector if local.sent is None else local.sent
+        sent = sent if self.algorithm.sends_parameters else sent[:0]
         return Answer(sent.cpu(), trained.loss, trained.steps, _on_cpu(message), _on_cpu(state))
 
     def evaluate(self, broadcast: Broadcast, task: Evaluate) -> tuple[Floats, Floats]:
