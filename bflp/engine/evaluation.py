@@ -2,33 +2,95 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bflp.engine.clients import SUMMARIES, client_metrics, label_counts, summarise
-from bflp.engine.metrics.registry import METRICS
+from bflp.engine.evaluators import Measured
+from bflp.engine.metrics.registry import METRICS, filed
 from bflp.engine.predictions import Predictions
 from bflp.engine.round import Executor, Federation, predict
+from bflp.engine.work import Broadcast, Work, evaluation_tasks
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What evaluators need beside the final model.
+
+    held_out: inputs and labels of the samples that are held out of the clients; clients: the parameters [D] that the
+    clients of the last round sent, by client. None: not there, so that no evaluator may be asked for that needs it.
+    """
+
+    held_out: tuple[NDArray[Any], NDArray[np.int64]] | None = None
+    clients: Mapping[int, Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A cell with a final model [D], as evaluators see it. predictions: the model's, on the test set."""
+
+    federation: Federation
+    model: Tensor
+    predictions: Predictions
+    executor: Executor
+    samples: int
+    beside: Beside
+
+    def predict(self, vector: Tensor, held_out: bool = False) -> Predictions:
+        """The predictions of any parameters [D] on the test set, or on the held-out samples.
+
+        On the test set with the noise of the final model's predictions: the same parameters give the same to the bit.
+        """
+        federation, bins = self.federation, self.predictions.bins
+        if not held_out:
+            return predict(federation, vector, federation.settings.rounds, self.executor, self.samples, bins)
+        assert self.beside.held_out is not None
+        inputs, labels = self.beside.held_out
+        # Noise of its own: no round of the cell has this number.
+        tasks = evaluation_tasks(len(labels), federation.settings.rounds + 1, self.samples)
+        work = federation.work
+        elsewhere = Work(work.settings, replace(work.inputs, test_inputs=inputs, test_labels=labels), work.device)
+        parts = [elsewhere.evaluate(Broadcast(vector), task) for task in tasks]
+        probabilities, entropies = map(np.concatenate, zip(*parts, strict=True))
+        return Predictions(probabilities, labels, bins, None, entropies)
 
 
 def evaluate(
-    federation: Federation, model: Tensor, executor: Executor, samples: int, bins: int
+    federation: Federation,
+    model: Tensor,
+    executor: Executor,
+    samples: int,
+    bins: int,
+    asked: Mapping[str, Any] | None = None,
+    beside: Beside | None = None,
 ) -> tuple[Predictions, dict[str, Any]]:
     """The predictions of a final model, and what an evaluation says of them.
 
-    model [D]; samples: Monte Carlo samples. The noise is that of the last round's evaluation, so with as many samples
-    and bins the curves' last values come out again, to the bit on the same kind of device.
+    model [D]; samples: Monte Carlo samples; asked: evaluators by name, with their settings. The noise is that of the
+    last round's evaluation, so with as many samples and bins the curves' last values come out again, to the bit on the
+    same kind of device.
     """
     predictions = predict(federation, model, federation.settings.rounds, executor, samples, bins, ood=True)
-    return predictions, describe(federation, predictions)
+    subject = Subject(federation, model, predictions, executor, samples, beside or Beside())
+    # By name: each then concerns only the cells that ask for it.
+    modules = {name: importlib.import_module(f"bflp.engine.evaluators.{name}") for name in asked or ()}
+    return predictions, describe(
+        federation, predictions, [module.evaluate(subject, (asked or {})[name]) for name, module in modules.items()]
+    )
 
 
-def describe(federation: Federation, predictions: Predictions) -> dict[str, Any]:
-    """The fields `final`, `reliability`, `confusion` and `clients` of an evaluation."""
-    final = {name: metric.function(predictions) for name, metric in METRICS.items() if metric.function is not None}
+def describe(federation: Federation, predictions: Predictions, further: Sequence[Measured] = ()) -> dict[str, Any]:
+    """The fields `final`, `reliability`, `confusion` and `clients` of an evaluation. further: from evaluators."""
+    functions = {name: METRICS[name].function for name in filed()}
+    final = {name: function(predictions) for name, function in functions.items() if function is not None}
+    final |= {name: value for measured in further for name, value in measured.final.items()}
     wrong = [name for name, value in final.items() if value is not None and not math.isfinite(value)]
     if wrong:
         raise ArithmeticError(f"{', '.join(wrong)} not finite")
@@ -36,7 +98,7 @@ def describe(federation: Federation, predictions: Predictions) -> dict[str, Any]
         "final": final,
         "reliability": _reliability(predictions),
         "confusion": predictions.confusion.tolist(),
-        "clients": _clients(federation, predictions),
+        "clients": _clients(federation, predictions) | {key: of for one in further for key, of in one.clients.items()},
     }
 
 

@@ -36,9 +36,14 @@ def training_modules(job: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(modules)
 
 
-def evaluation_modules(job: Mapping[str, Any], metrics: tuple[str, ...]) -> tuple[str, ...]:
-    """Of evaluating a cell's final model. metrics: the names of those with a file of their own."""
-    return ("bflp.engine.evaluation", *(f"bflp.engine.metrics.{name}" for name in metrics), *_network_modules(job))
+def evaluation_modules(
+    job: Mapping[str, Any], metrics: tuple[str, ...], asked: Mapping[str, Any] | None = None
+) -> tuple[str, ...]:
+    """Of evaluating a cell's final model. metrics: the names of those with a file of their own; asked: evaluators by
+    name, with their settings."""
+    further = [f"bflp.engine.evaluators.{name}" for name in asked or ()]
+    metric_files = (f"bflp.engine.metrics.{name}" for name in metrics)
+    return ("bflp.engine.evaluation", *metric_files, *further, *_network_modules(job))
 
 
 def _network_modules(job: Mapping[str, Any]) -> tuple[str, ...]:

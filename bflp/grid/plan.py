@@ -12,7 +12,7 @@ from typing import Any
 
 from bflp.datasets.download import source_hash
 from bflp.datasets.registry import BUILT_IN
-from bflp.engine.metrics.registry import METRICS
+from bflp.engine.metrics.registry import filed
 from bflp.errors import ConfigError
 from bflp.files import canonical_json
 from bflp.fingerprint import digests, fingerprint
@@ -234,9 +234,10 @@ class Plan:
                 own["out_of_distribution"] = ood
             if evaluation.keep_predictions:
                 own["keep_predictions"] = True
+            if asked := evaluation.final.asked():
+                own["final"] = asked
             job = json.loads(self.job(cell))
-            metrics = tuple(name for name in METRICS if not name.startswith("clients_"))
-            code = fingerprint(evaluation_modules(job, metrics), outside_files(job, "network"))
+            code = fingerprint(evaluation_modules(job, filed(), asked), outside_files(job, "network"))
             self._evaluations[key] = {"settings": own, "fingerprint": code}
         return self._evaluations[key]
 

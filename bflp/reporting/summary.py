@@ -30,8 +30,9 @@ class Summary:
         self.seeds = seeds
         # Only where the numbers are of curves.
         self.ece_bins = sorted(map(int, frame["ece_bins"].dropna().unique())) if "ece_bins" in frame else []
-        grouped = frame.astype(dict.fromkeys(METRICS, float)).groupby(KEYS)
-        self._numbers = grouped[list(METRICS)].agg(["mean", "sem", "count"]).to_dict("index")
+        metrics = [name for name in METRICS if name in frame]
+        grouped = frame.astype(dict.fromkeys(metrics, float)).groupby(KEYS)
+        self._numbers = grouped[metrics].agg(["mean", "sem", "count"]).to_dict("index")
         self._diverged = {key: int(group.astype(bool).sum()) for key, group in grouped["diverged"]}
 
     def entry(self, key: tuple[str, ...], metric: str) -> Entry:
@@ -40,7 +41,7 @@ class Summary:
             # A mean over the seeds that happened to survive would flatter the row.
             return Entry(wanted=self.seeds, diverged=diverged)
         numbers = self._numbers.get(key)
-        if numbers is None:
+        if numbers is None or (metric, "mean") not in numbers:
             return Entry(wanted=self.seeds)
         mean, error, count = (numbers[metric, what] for what in ("mean", "sem", "count"))
         return Entry(mean, error, int(count), self.seeds, digits=METRICS[metric].digits)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from bflp.engine.metrics.registry import METRICS
+from bflp.engine.metrics.registry import METRICS, on_demand
 from bflp.errors import DataError
 from bflp.grid.cell import Cell
 from bflp.results.evaluation import Evaluation
@@ -26,9 +26,12 @@ def frame(finished: Iterable[Finished]) -> pd.DataFrame:
     # Imported here: pandas takes most of a second, and the Snakefile reads this module.
     import pandas as pd
 
-    columns = [*NAMES, "seed", "n_clients", "diverged", *METRICS, "rounds"]
+    rows = [row(*each) for each in finished]
+    # Of what is measured on demand only what was asked for.
+    metrics = [name for name in METRICS if name not in on_demand() or any(each[name] is not None for each in rows)]
+    columns = [*NAMES, "seed", "n_clients", "diverged", *metrics, "rounds"]
     columns += [*(f"{name}_seconds" for name in TIMES), "total_seconds", "up_megabytes", "down_megabytes"]
-    return pd.DataFrame([row(*each) for each in finished], columns=columns)
+    return pd.DataFrame(rows, columns=columns)
 
 
 def row(cell: Cell, result: Result, evaluation: Evaluation | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from torch import Tensor
 
+from bflp.engine.evaluation import Beside
 from bflp.engine.evaluation import evaluate as evaluate_model
 from bflp.engine.round import Executor, Federation
 from bflp.errors import DataError, UserError
@@ -27,6 +28,11 @@ from bflp.runtime.inputs import Assignment
 def model_hash(model: Tensor) -> str:
     """sha256 of the flat vector [D]."""
     return hashlib.sha256(model.numpy().tobytes()).hexdigest()
+
+
+def needs_held_out(wanted: Mapping[str, Any]) -> bool:
+    """Whether an evaluation reads the samples that are held out of clients. wanted: from `Plan.evaluation_of`."""
+    return "temperature" in wanted["settings"].get("final", {})
 
 
 def evaluate(
@@ -49,9 +55,10 @@ def evaluate(
     hashes = inputs.checked(assignment)
     fields: dict[str, Any] = dict.fromkeys(("final", "reliability", "confusion", "clients"))
     if not diverged:
-        samples = own.get("monte_carlo_samples", 1)
+        samples, asked = own.get("monte_carlo_samples", 1), own.get("final", {})
+        beside = Beside(assignment.held_out() if needs_held_out(wanted) else None)
         try:
-            predictions, fields = evaluate_model(federation, model, pool, samples, own["ece_bins"])
+            predictions, fields = evaluate_model(federation, model, pool, samples, own["ece_bins"], asked, beside)
         except ArithmeticError as error:
             raise UserError(f"{assignment.job}: evaluation: {error}") from None
         fields["reliability"] = Reliability(**fields["reliability"])

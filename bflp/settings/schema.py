@@ -19,7 +19,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from bflp import aggregators, algorithms
 from bflp.aggregators import Rule
 from bflp.datasets import registry
-from bflp.engine.metrics.registry import names
+from bflp.engine import evaluators
+from bflp.engine.metrics.registry import names, on_demand
 from bflp.engine.predictions import CURVES
 from bflp.errors import ConfigError
 from bflp.files import canonical_json
@@ -529,6 +530,17 @@ class FinalEvaluation(Section):
 
     monte_carlo_samples: PositiveInt | None = None
     """null: as many as after each round."""
+    temperature: bool = False
+    """Temperature scaling, fitted on the samples that `held_out` of a partition keeps from training."""
+
+    def asked(self) -> dict[str, Any]:
+        """The evaluators (bflp.engine.evaluators) that are asked for, by name, with their settings."""
+        given = {name: getattr(self, name) for name in evaluators.names()}
+        return {
+            name: value.model_dump(mode="json") if isinstance(value, Section) else value
+            for name, value in given.items()
+            if value not in (None, False)
+        }
 
 
 class Evaluation(Section):
@@ -690,6 +702,7 @@ class Settings(Section):
             require(f"{where}.out_of_distribution", [other] if other else (), known, source)
         self._check_out_of_distribution()
         self._check_chosen_rounds()
+        self._check_evaluators()
         # The default counts as not given: the canonical text of settings, which programs parse again, has it always.
         if self.round_time != RoundTime():
             require("round_time.dataset", [self.round_time.dataset], known, source)
@@ -721,6 +734,20 @@ class Settings(Section):
                 raise ValueError(f"out_of_distribution: images of {other} are {theirs}, but those of {name} {ours}")
         if "ood_auroc" in self.tables.metrics and not any(others.values()):
             raise ValueError("tables.metrics: ood_auroc needs a data set in evaluation.out_of_distribution")
+
+    def _check_evaluators(self) -> None:
+        asked = self.evaluation.final.asked()
+        for where, metrics in (("tables.metrics", self.tables.metrics), ("statistics", self.statistics.equivalence)):
+            for metric in metrics:
+                if (name := on_demand().get(metric)) and name not in asked:
+                    raise ValueError(f"{where}: {metric} is measured on demand: set evaluation.final.{name}")
+        held_out = ["temperature"] if "temperature" in asked else []
+        without = [name for name in self.grid.partitions if not self.partitions[name].held_out]
+        if held_out and without:
+            raise ValueError(
+                f"evaluation.final.{held_out[0]} needs samples that no client trains on: set "
+                f"partitions.{without[0]}.held_out, such as 0.1, which trains its cells again"
+            )
 
     def _check_chosen_rounds(self) -> None:
         tables, every = self.tables, self.evaluation.every

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from bflp import aggregators, algorithms
-from bflp.engine.metrics.registry import METRICS
+from bflp.engine.metrics.registry import filed
 from bflp.fingerprint import import_closure, module_path
 from bflp.grid.coverage import (
     PREPARE_MODULES,
@@ -35,7 +35,7 @@ INSIDE += ["bflp.rng", "bflp.datasets.convert"]
 # The last only describes ranges of a rule's settings.
 LIBRARIES = {"numpy", "torch", "scipy", "annotated_types"}
 STRATEGIES = [file.stem for file in PROJECT.glob("bflp/partition/*.py") if "\ndef split(" in file.read_text("utf-8")]
-FILED_METRICS = tuple(name for name in METRICS if not name.startswith("clients_"))
+FILED_METRICS = filed()
 
 
 def in_the_wall(module: str) -> bool:

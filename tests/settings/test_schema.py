@@ -77,6 +77,27 @@ def test_rounds_that_no_table_can_show_are_refused(sections: dict[str, Any], wor
     assert words in message(chosen_rounds(**sections))
 
 
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        (
+            {"evaluation": {"final": {"temperature": True}}},
+            "evaluation.final.temperature needs samples that no client trains on: set partitions.iid.held_out",
+        ),
+        (
+            {"tables": {"metrics": ["accuracy", "ece_calibrated"]}},
+            "tables.metrics: ece_calibrated is measured on demand: set evaluation.final.temperature",
+        ),
+        (
+            {"statistics": {"equivalence": {"nll_calibrated": 0.01}}},
+            "statistics: nll_calibrated is measured on demand: set evaluation.final.temperature",
+        ),
+    ],
+)
+def test_what_is_measured_on_demand_must_be_asked_for_and_possible(sections: dict[str, Any], words: str) -> None:
+    assert words in message(chosen_rounds(**sections))
+
+
 def test_rounds_that_tables_can_show() -> None:
     for tables, every in (({"at_round": 10}, 5), ({"at_round": 50}, 7), ({"average_last": 1}, 7), ({}, 1)):
         Settings.parse(chosen_rounds(tables=tables, evaluation={"every": every}))

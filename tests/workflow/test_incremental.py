@@ -65,7 +65,7 @@ ROOMS: list[tuple[str, Chosen]] = [
     (r"(errors|files|fingerprint|api)\.py", none),
     # Converting makes the prepared files: of their cells both this and the bytes that come out count.
     (r"datasets/(?!convert|__init__).*", none),
-    (rf"engine/(evaluation|clients|metrics/({FINAL_METRICS}))\.py", none),
+    (rf"engine/(evaluation|clients|evaluators/.*|metrics/({FINAL_METRICS}))\.py", none),
     # No method of this grid has these posteriors and networks.
     (r"engine/(ivon|laplace|swag)\.py|networks/(cnn|mlp|plain|resnet20|sampled|trial|layers)\.py", none),
     (r"aggregators/_floored_sum\.py", of_rules("EAA", "GAA")),

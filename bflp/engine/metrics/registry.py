@@ -1,4 +1,4 @@
-"""The metrics by name: one file each in this folder.
+"""The metrics by name: one file each in this folder, and those of bflp.engine.evaluators, which are measured on demand.
 
 A metric's file holds TITLE, UNIT, HIGHER_IS_BETTER, DIGITS (decimals that tables show) and a function
 `metric(predictions) -> float | None`. Files are found by name, so that a new one affects no other; this module is
@@ -12,14 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
+from bflp.engine import evaluators
 from bflp.engine.clients import CLIENT_METRICS, SUMMARIES
 from bflp.engine.predictions import CURVES, Predictions
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of the final model. function: None where it is a summary over clients (bflp.engine.clients)."""
+    """A metric of the final model. function: None where it is a summary over clients (bflp.engine.clients), or is
+    measured on demand (bflp.engine.evaluators)."""
 
     name: str
     label: str
@@ -35,11 +38,26 @@ class Metric:
 
 
 @cache
-def names() -> list[str]:
-    """All names: those that are measured every round, then the others, then the summaries over clients."""
+def filed() -> tuple[str, ...]:
+    """Those with a file in this folder: first what is measured every round."""
     files = sorted(file.stem for file in Path(__file__).parent.glob("*.py"))
-    others = [name for name in files if name not in (*CURVES, "__init__", "registry")]
-    return [*CURVES, *others, *(f"clients_{name}_{what}" for name in CLIENT_METRICS for what in SUMMARIES)]
+    return (*CURVES, *(name for name in files if name not in (*CURVES, "__init__", "registry")))
+
+
+@cache
+def on_demand() -> dict[str, str]:
+    """Those that are measured on demand, and by which evaluator each."""
+    return {metric: name for name in evaluators.names() for metric in _evaluator(name).METRICS}
+
+
+def _evaluator(name: str) -> ModuleType:
+    return importlib.import_module(f"bflp.engine.evaluators.{name}")
+
+
+@cache
+def names() -> list[str]:
+    """All names: those with a file, then the summaries over clients, then those on demand."""
+    return [*filed(), *(f"clients_{name}_{what}" for name in CLIENT_METRICS for what in SUMMARIES), *on_demand()]
 
 
 class _Registry(Mapping[str, Metric]):
@@ -60,6 +78,9 @@ METRICS: Mapping[str, Metric] = _Registry()
 
 @cache
 def _load(name: str) -> Metric:
+    if name in filed():
+        module = importlib.import_module(f"bflp.engine.metrics.{name}")
+        return Metric(name, module.TITLE, module.UNIT, module.HIGHER_IS_BETTER, module.DIGITS, module.metric)
     if name not in names():
         raise KeyError(name)
     if name.startswith("clients_"):
@@ -74,5 +95,5 @@ def _load(name: str) -> Metric:
             base.digits,
             None,
         )
-    module = importlib.import_module(f"bflp.engine.metrics.{name}")
-    return Metric(name, module.TITLE, module.UNIT, module.HIGHER_IS_BETTER, module.DIGITS, module.metric)
+    title, unit, better, digits = _evaluator(on_demand()[name]).METRICS[name]
+    return Metric(name, title, unit, better, digits, None)

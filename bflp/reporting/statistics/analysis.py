@@ -197,7 +197,7 @@ def _values(
         if bool(line["diverged"]):
             diverged.setdefault((row, block), []).append(seed)
         else:
-            numbers = [math.nan if line[name] is None else float(line[name]) for name in metrics]
+            numbers = [math.nan if line.get(name) is None else float(line[name]) for name in metrics]
             values[:, row_of[row], block_of[block], seed_of[seed]] = numbers
     for row, block in diverged:
         values[:, row_of[row], block_of[block]] = np.nan
