@@ -25,6 +25,7 @@ PURPOSES = (
     "out-of-distribution noise",
     "held out",
     "weight noise",
+    "held-out noise",
 )
 
 

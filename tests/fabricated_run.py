@@ -110,6 +110,8 @@ def result(of: Plan, cell: Cell, diverged: bool = False) -> Result:
     rounds: list[dict[str, Any]] = [dict(zip(names, map(float, row), strict=True)) for row in values]
     for number, entry in enumerate(rounds, 1):
         entry |= {"round": number, **({} if of.has_posterior(cell.model) else {"spread": None})}
+        if job["settings"]["partition"].get("held_out"):
+            entry["held_out"] = {name: entry[name] for name in ("accuracy", "ece", "nll")}
     times = {f"{name}_seconds": [0.5] * done for name in ("train", "aggregation", "evaluation")}
     return Result.model_validate(
         {

@@ -29,25 +29,29 @@ def plan(
     setups: Mapping[str, int] | Sequence[str] = ("10",),
     metrics: Sequence[str] = ("accuracy", "ece", "nll"),
     posteriors: Sequence[str] = (),
+    sweeps: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
     **grid: Any,
 ) -> Any:
     """What `bflp.grid.plan.Plan` offers to tables and figures.
 
     setups: name to number of clients, or names that are numbers; posteriors: models that have one beside those with
-    rules (a server step of their own).
+    rules (a server step of their own); sweeps: name to the methods that are its rows, with their values.
     """
     counts = setups if isinstance(setups, Mapping) else {name: int(name) for name in setups}
     described = {"datasets": ["synthetic"], "partitions": ["noniid"], "seeds": [0, 1, 2], **grid}
     settings = SimpleNamespace(
         grid=SimpleNamespace(**described, clients=list(counts), models=list(methods)),
         tables=SimpleNamespace(metrics=list(metrics), at_round=None, average_last=None, target_accuracy=None),
-        method=lambda name: SimpleNamespace(weights=methods[name][0]),
         setup=lambda name: SimpleNamespace(clients=counts[name], fraction=1.0, rounds=50),
     )
     rows = [(model, rule) for model, (_, rules) in methods.items() for rule in rules or ["none"]]
     return SimpleNamespace(
         settings=settings,
         rows=lambda: rows,
+        shown_rows=rows,
+        sweeps=sweeps or {},
+        choosing={},
+        method=lambda name: SimpleNamespace(weights=methods[name][0]),
         has_posterior=lambda model: bool(methods[model][1]) or model in posteriors,
     )
 

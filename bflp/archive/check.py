@@ -39,9 +39,14 @@ class Report:
 class ArchivedPlan(Plan):
     """The grid of an archive. Its rows stand in the archive: to find them, own files would have to be executed."""
 
-    def __init__(self, settings: Settings, rows: list[tuple[str, str]], posteriors: list[str]) -> None:
+    def __init__(self, settings: Settings, about: dict[str, Any]) -> None:
         super().__init__(settings)
-        self._archived_rows, self._posteriors = rows, posteriors
+        grid = settings.grid
+        self.sweeps = {name: _rows_of(name, rows, grid) for name, rows in about.get("sweeps", {}).items()}
+        self.choosing = {name: str(metric) for name, metric in about.get("choosing", {}).items() if name in self.sweeps}
+        names = [*grid.models, *(row for rows in self.sweeps.values() for row in rows)]
+        self._archived_rows = [_row(row, names) for row in about["rows"]]
+        self._posteriors = list(about["posteriors"])
 
     def rows(self) -> list[tuple[str, str]]:
         return self._archived_rows
@@ -128,7 +133,7 @@ def _check_contents(folder: Path, path: Path, files: int) -> Report:
         raise UserError(f"{path} is of another version of bflp; the one that it holds can check it: see its README.md")
     try:
         settings = _settings(given)
-        plan = ArchivedPlan(settings, [_row(row, settings.grid) for row in about["rows"]], list(about["posteriors"]))
+        plan = ArchivedPlan(settings, about)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         what = " ".join(str(error).split())
         raise UserError(f"{path}: settings.json and archive.json do not describe a grid ({what})") from None
@@ -199,9 +204,17 @@ def _settings(given: dict[str, Any]) -> Settings:
     )
 
 
-def _row(row: Any, grid: Grid) -> tuple[str, str]:
+def _rows_of(name: str, rows: dict[str, Any], grid: Grid) -> dict[str, dict[str, Any]]:
+    """The rows of a sweep, whose names are parts of paths."""
+    for row in rows:
+        if name not in grid.models or not re.fullmatch(rf"{re.escape(name)}-[A-Za-z0-9._+-]+", row) or ".." in row:
+            raise ValueError(f"there is no row {row} of a sweep {name}")
+    return {row: dict(values) for row, values in rows.items()}
+
+
+def _row(row: Any, names: list[str]) -> tuple[str, str]:
     model, rule = row
-    if model not in grid.models or not re.fullmatch(r"\w+", rule):
+    if model not in names or not re.fullmatch(r"\w+", rule):
         raise ValueError(f"there is no row {model} {rule}")
     return model, rule
 

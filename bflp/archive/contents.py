@@ -31,6 +31,7 @@ from bflp.reporting.statistics.analysis import analyse
 from bflp.reporting.statistics.table import statistics_tables
 from bflp.reporting.tables import make_tables
 from bflp.results.frame import Finished, frame, read_csv, rounds_frame
+from bflp.results.sweeps import marked, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,12 +96,12 @@ def write(plan: Plan, given: Mapping[str, str], models: bool, path: Path) -> int
 def made(plan: Plan, finished: Sequence[Finished], summaries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """results.csv, rounds.csv and the tables by their files' names. summaries: of the data sets, by name."""
     texts = {
-        "results.csv": frame(finished).to_csv(index=False),
+        "results.csv": marked(plan, frame(finished)).to_csv(index=False),
         "rounds.csv": rounds_frame(finished).to_csv(index=False),
     }
-    shown = shown_results(plan, texts)
-    tables = make_tables(plan, shown, summaries, {cell: result for cell, result, _ in finished})
-    if statistics := _statistics(plan, shown):
+    results = shown_results(plan, texts)
+    tables = make_tables(plan, results, summaries, {cell: result for cell, result, _ in finished})
+    if statistics := _statistics(plan, results):
         tables += statistics_tables(statistics)
     tables_texts = {f"tables/{table.name}.{kind}": FORMATS[kind](table) for table in tables for kind in FORMATS}
     return texts | tables_texts
@@ -183,7 +184,9 @@ def _about(plan: Plan, found: list[CellState], own: Mapping[str, str]) -> dict[s
     return {
         "format": FORMAT,
         "rows": plan.rows(),
-        "posteriors": [name for name in plan.settings.grid.models if plan.has_posterior(name)],
+        "sweeps": plan.sweeps,
+        "choosing": plan.choosing,
+        "posteriors": [name for name in dict.fromkeys(name for name, _ in plan.shown_rows) if plan.has_posterior(name)],
         "code_of_tables": code_of_tables(),
         "cells": [{"number": number, **dict(environment)} for environment, number in environments.most_common()],
         "own_files": own,
@@ -224,9 +227,9 @@ def _figures(plan: Plan, results: pd.DataFrame, folder: Path) -> dict[str, Path]
 def _statistics(plan: Plan, results: pd.DataFrame) -> Statistics | None:
     """None: there is nothing to compare."""
     settings = plan.settings
-    if len(plan.rows()) < 2:
+    if len(plan.shown_rows) < 2:
         return None
-    found = analyse(results, plan.rows(), plan.blocks(), settings.grid.seeds, settings.statistics, METRICS)
+    found = analyse(shown(results), plan.shown_rows, plan.blocks(), settings.grid.seeds, settings.statistics, METRICS)
     return replace(found, numbers=in_words(settings.tables))
 
 

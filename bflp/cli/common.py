@@ -21,6 +21,7 @@ from bflp.provenance.state import listed as lines_of
 from bflp.reporting.chosen_rounds import in_words, of_chosen_rounds
 from bflp.results.frame import Finished, frame, rounds_frame
 from bflp.results.merged import read_merged, read_merged_rounds
+from bflp.results.sweeps import marked
 from bflp.settings.read import overlaid, read_file
 from bflp.settings.schema import Settings
 
@@ -103,7 +104,7 @@ def shown_frame(plan: Plan, partial: bool) -> pd.DataFrame:
     partial: of the cells that have run, as `partial_frame`; else of results.csv.
     """
     tables, finished = plan.settings.tables, _finished(plan) if partial else []
-    final = frame(finished) if partial else read_merged(plan)
+    final = marked(plan, frame(finished)) if partial else read_merged(plan)
     if not in_words(tables):
         return final
     return of_chosen_rounds(final, rounds_frame(finished) if partial else read_merged_rounds(plan), tables)
@@ -111,7 +112,7 @@ def shown_frame(plan: Plan, partial: bool) -> pd.DataFrame:
 
 def partial_frame(plan: Plan) -> pd.DataFrame:
     """The tidy data frame of the cells that have run; says on stderr what is stale, damaged or not evaluated."""
-    return frame(_finished(plan))
+    return marked(plan, frame(_finished(plan)))
 
 
 def _finished(plan: Plan) -> list[Finished]:

@@ -18,6 +18,7 @@ from bflp.reporting.markdown import to_markdown
 from bflp.reporting.statistics.analysis import analyse
 from bflp.reporting.statistics.table import statistics_tables
 from bflp.reporting.statistics.words import summary
+from bflp.results.sweeps import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     plan = plan_from(arguments)
-    found, settings = shown_frame(plan, arguments.partial), plan.settings
-    statistics = analyse(found, plan.rows(), plan.blocks(), settings.grid.seeds, settings.statistics, METRICS)
+    found, settings = shown(shown_frame(plan, arguments.partial)), plan.settings
+    statistics = analyse(found, plan.shown_rows, plan.blocks(), settings.grid.seeds, settings.statistics, METRICS)
     statistics = replace(statistics, numbers=in_words(settings.tables))
     suffix = "_partial" if arguments.partial else ""
     tables, folder = statistics_tables(statistics), plan.results / f"tables{suffix}"

@@ -12,6 +12,8 @@ Floats = NDArray[np.floating]
 Array = NDArray[np.float64]
 # The metrics of every evaluated round; the others are of the final model.
 CURVES = ("accuracy", "ece", "nll", "spread")
+# Those that are measured on held-out samples, too.
+HELD_OUT = ("accuracy", "ece", "nll")
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 from bflp.engine.errors import DivergedError, NotFiniteError
 from bflp.engine.local import Report, State
 from bflp.engine.metrics import accuracy, ece, nll, spread
-from bflp.engine.predictions import Floats, Predictions
+from bflp.engine.predictions import HELD_OUT, Floats, Predictions
 from bflp.engine.server import Aggregator, RuleCall, aggregation_weights, select_clients
 from bflp.engine.work import Answer, Broadcast, Task, Train, Work, evaluation_tasks
 
@@ -38,12 +38,13 @@ class Executor(Protocol):
 
 class Outcome(NamedTuple):
     """What a round gives. server: the model and the algorithm's state; clients: new states by client; curves: the
-    metrics of CURVES, None where the round is not evaluated; seconds: of local training, aggregation, evaluation;
-    traffic: bytes that the round's clients together send and receive, but for counts of samples and steps."""
+    metrics of CURVES, and where samples are held out, those of HELD_OUT as the mapping `held_out`; None where the round
+    is not evaluated; seconds: of local training, aggregation, evaluation; traffic: bytes that the round's clients
+    together send and receive, but for counts of samples and steps."""
 
     server: Broadcast
     clients: dict[int, State]
-    curves: dict[str, float | None] | None
+    curves: dict[str, Any] | None
     seconds: tuple[float, float, float]
     traffic: tuple[int, int]
 
@@ -108,18 +109,29 @@ class Federation:
         """Whether the model is evaluated after a round."""
         return round_ % self.settings.every == 0 or round_ == self.settings.rounds
 
-    def _curves(self, model: Tensor, round_: int, executor: Executor) -> dict[str, float | None]:
+    def _curves(self, model: Tensor, round_: int, executor: Executor) -> dict[str, Any]:
         predictions = predict(self, model, round_, executor, self.settings.monte_carlo_samples, self.bins)
-        measured = {
-            "accuracy": accuracy.metric(predictions),
-            "ece": ece.metric(predictions),
-            "nll": nll.metric(predictions),
-            "spread": spread.metric(predictions),
-        }
-        wrong = [name for name, value in measured.items() if value is not None and not math.isfinite(value)]
-        if wrong:
-            raise DivergedError(round_, None, f"evaluation: {', '.join(wrong)} not finite")
+        measured = _measured(predictions, round_)
+        if (held_out := self.inputs.held_out) is not None:
+            tasks = evaluation_tasks(len(held_out), round_, self.settings.monte_carlo_samples, "held out")
+            probabilities, entropies = _predictions(model, tasks, executor)
+            labels = self.inputs.train_labels[held_out]
+            found = _measured(Predictions(probabilities, labels, self.bins, None, entropies), round_)
+            measured["held_out"] = {name: found[name] for name in HELD_OUT}
         return measured
+
+
+def _measured(predictions: Predictions, round_: int) -> dict[str, Any]:
+    measured = {
+        "accuracy": accuracy.metric(predictions),
+        "ece": ece.metric(predictions),
+        "nll": nll.metric(predictions),
+        "spread": spread.metric(predictions),
+    }
+    wrong = [name for name, value in measured.items() if value is not None and not math.isfinite(value)]
+    if wrong:
+        raise DivergedError(round_, None, f"evaluation: {', '.join(wrong)} not finite")
+    return measured
 
 
 def predict(
@@ -130,7 +142,7 @@ def predict(
     probabilities, entropies = _predictions(model, evaluation_tasks(len(inputs.test_labels), round_, samples), executor)
     elsewhere = None
     if ood and inputs.ood_inputs is not None:
-        tasks = evaluation_tasks(len(inputs.ood_inputs), round_, samples, ood=True)
+        tasks = evaluation_tasks(len(inputs.ood_inputs), round_, samples, "out of distribution")
         elsewhere, _ = _predictions(model, tasks, executor)
     log_variances = model[layout.log_variances].numpy() if federation.settings.posterior else None
     return Predictions(probabilities, inputs.test_labels, bins, log_variances, entropies, elsewhere)

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -29,6 +29,13 @@ from bflp.rng import torch_generator
 
 # Test images per evaluation task. Part of every result: the noise is drawn per chunk.
 EVALUATION_CHUNK = 500
+# What is evaluated, each with noise of its own, so that none changes another's numbers.
+Source = Literal["test", "out of distribution", "held out"]
+NOISE: dict[Source, str] = {
+    "test": "evaluation noise",
+    "out of distribution": "out-of-distribution noise",
+    "held out": "held-out noise",
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,8 @@ class Inputs:
 
     train_inputs, test_inputs: images uint8 [N, C, H, W] or features float32 [N, F]; train_labels, test_labels: int64
     [N]; labels: how many there are; indices, offsets: client k holds the training samples
-    indices[offsets[k]:offsets[k + 1]]; ood_inputs: of a second data set, or None.
+    indices[offsets[k]:offsets[k + 1]]; ood_inputs: of a second data set, or None; held_out: the training samples that
+    no client trains on, or None.
     """
 
     train_inputs: NDArray[Any]
@@ -48,6 +56,17 @@ class Inputs:
     indices: NDArray[np.int64]
     offsets: NDArray[np.int64]
     ood_inputs: NDArray[Any] | None = None
+    held_out: NDArray[np.int64] | None = None
+
+    def part(self, source: Source, chunk: int) -> NDArray[Any]:
+        """The images of one evaluation task."""
+        stretch = slice(chunk * EVALUATION_CHUNK, (chunk + 1) * EVALUATION_CHUNK)
+        if source == "held out":
+            assert self.held_out is not None
+            return np.array(self.train_inputs[self.held_out[stretch]])
+        inputs = self.ood_inputs if source == "out of distribution" else self.test_inputs
+        assert inputs is not None
+        return np.array(inputs[stretch])
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -68,12 +87,12 @@ class Train:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Predict one chunk of the test images, or of the second data set's. samples: Monte Carlo samples."""
+    """Predict one chunk of some images. samples: Monte Carlo samples."""
 
     round: int
     chunk: int
     samples: int
-    ood: bool = False
+    source: Source = "test"
 
     def __str__(self) -> str:
         return f"the evaluation of round {self.round}"
@@ -187,12 +206,9 @@ class Work:
 
     def evaluate(self, broadcast: Broadcast, task: Evaluate) -> tuple[Floats, Floats]:
         """Probabilities [n, L] and mean entropies [n] (of the Monte Carlo samples) of one chunk."""
-        all_inputs = self.inputs.ood_inputs if task.ood else self.inputs.test_inputs
-        assert all_inputs is not None
-        part = all_inputs[task.chunk * EVALUATION_CHUNK : (task.chunk + 1) * EVALUATION_CHUNK]
-        inputs = in_unit_interval(torch.from_numpy(np.array(part)).to(self.device))
-        purpose = "out-of-distribution noise" if task.ood else "evaluation noise"
-        generator = torch_generator(self.settings.seed, purpose, task.round, task.chunk, device=self.device)
+        part = self.inputs.part(task.source, task.chunk)
+        inputs = in_unit_interval(torch.from_numpy(part).to(self.device))
+        generator = torch_generator(self.settings.seed, NOISE[task.source], task.round, task.chunk, device=self.device)
         model = broadcast.model.to(self.device)
         probabilities, entropies = self.network.predict(model, inputs, task.samples, generator)
         return probabilities.cpu().numpy(), entropies.cpu().numpy()
@@ -221,6 +237,6 @@ def network_of(settings: CellSettings, input_shape: tuple[int, ...], labels: int
     return found
 
 
-def evaluation_tasks(images: int, round_: int, samples: int, ood: bool = False) -> list[Evaluate]:
+def evaluation_tasks(images: int, round_: int, samples: int, source: Source = "test") -> list[Evaluate]:
     """The tasks that together evaluate so many images."""
-    return [Evaluate(round_, chunk, samples, ood) for chunk in range(-(-images // EVALUATION_CHUNK))]
+    return [Evaluate(round_, chunk, samples, source) for chunk in range(-(-images // EVALUATION_CHUNK))]

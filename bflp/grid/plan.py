@@ -67,21 +67,39 @@ class Plan:
         return blocks
 
     def rows(self) -> list[tuple[str, str]]:
-        """(model, aggregator): the rows of the tables."""
+        """(model, aggregator): what is trained in each block."""
         return self._rows
 
     @cached_property
     def _rows(self) -> list[tuple[str, str]]:
         return [
             (name, rule)
-            for name in self.settings.grid.models
+            for name in self.settings.trained()
             for rule in self.method(name).aggregators or (NO_AGGREGATOR,)
         ]
 
+    @cached_property
+    def shown_rows(self) -> list[tuple[str, str]]:
+        """(model, aggregator): the rows of the tables, where a sweep that chooses is one."""
+        sweep_of = {row: name for name in self.choosing for row in self.sweeps[name]}
+        return list(dict.fromkeys((sweep_of.get(model, model), rule) for model, rule in self.rows()))
+
+    @cached_property
+    def choosing(self) -> dict[str, str]:
+        """The sweeps of the grid that choose one of their rows, and by what."""
+        chosen = {name: self.settings.chooses(name) for name in self.settings.grid.models}
+        return {name: metric for name, metric in chosen.items() if metric}
+
+    @cached_property
+    def sweeps(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """The sweeps of the grid: their rows, with the value of each setting that is swept."""
+        settings = self.settings
+        return {name: settings.rows_of(name) for name in settings.grid.models if settings.models[name].sweep}
+
     def method(self, name: str) -> Method:
-        """What a model's name stands for."""
+        """What a model's name stands for; that of a sweep: its first row."""
         if name not in self._methods:
-            self._methods[name] = self.settings.method(name)
+            self._methods[name] = self.settings.method(next(iter(self.settings.rows_of(name))))
         return self._methods[name]
 
     def has_posterior(self, model: str) -> bool:
@@ -125,7 +143,7 @@ class Plan:
         names = (
             (cell.dataset, [*BUILT_IN, *(name for name, entry in settings.datasets.items() if entry.source)]),
             (cell.partition, settings.partitions),
-            (cell.model, settings.grid.models),
+            (cell.model, settings.trained()),
         )
         wrong = [name for name, known in names if name not in known]
         if wrong or cell.clients not in settings.setups or cell.row not in self.rows():
@@ -245,12 +263,18 @@ class Plan:
         """A short hash of all jobs and the data: the same only for the same grid, settings, data and code."""
         jobs = [self.prepare_job(dataset) for dataset in self.datasets()] + [self.job(cell) for cell in self.cells]
         jobs += [self.evaluation_job(*block) for block in self.blocks()]
+        jobs += [canonical_json(self._sweeps())] if self._sweeps() else []
         return hashlib.sha256(canonical_json(jobs).encode()).hexdigest()[:16]
 
     def summary_job(self, *modules: str) -> str:
         """What merging and tables depend on besides the cells: the grid's order, and the code from `modules` on."""
         settings = self.settings.model_dump(mode="json", include={"grid", "setups", "tables"})
-        return canonical_json({**settings, "rows": self.rows(), "fingerprint": fingerprint(modules)})
+        return canonical_json({**settings, **self._sweeps(), "rows": self.rows(), "fingerprint": fingerprint(modules)})
+
+    def _sweeps(self) -> dict[str, Any]:
+        """What depends on the grid's sweeps beside its cells: nothing where there is none."""
+        chosen = {"sweeps": self.sweeps, "choosing": self.choosing, "metrics": self.settings.tables.metrics}
+        return chosen if self.sweeps else {}
 
     def figures_job(self, figures: tuple[str, ...]) -> str:
         """What the figures of a block depend on besides its cells: the rows and seeds of the grid, and the code.
@@ -259,7 +283,7 @@ class Plan:
         """
         rows, seeds = self.rows(), self.settings.grid.seeds
         code = fingerprint(("bflp.reporting.figures.loading", *figures))
-        return canonical_json({"rows": rows, "seeds": seeds, "fingerprint": code})
+        return canonical_json({**self._sweeps(), "rows": rows, "seeds": seeds, "fingerprint": code})
 
     def prepare_job(self, dataset: str) -> str:
         """All that a data set's prepared file depends on, as one canonical string."""

@@ -87,6 +87,9 @@ def make(
         parts, held = split(labels, job["clients"], job["seed"], settings)
     except SplitError as error:
         raise DataError(f"partition {job['name']} of {job['dataset']}: {error}") from None
+    if held is not None and not any(map(len, held)):
+        where = f"partitions.{job['name']}.held_out"
+        raise DataError(f"{job['dataset']}/{job['name']} holds out no sample of any client: raise {where}")
     return Partition(*_joined(parts), {**job, "data": data_hash}, *(_joined(held) if held else ()))
 
 

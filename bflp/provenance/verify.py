@@ -20,6 +20,7 @@ from bflp.grid.plan import Plan
 from bflp.partition import files as partition_files
 from bflp.provenance.state import CellState, state
 from bflp.results.frame import frame, rounds_frame
+from bflp.results.sweeps import marked
 from bflp.runtime.evaluate import load_model, model_hash
 from bflp.runtime.inputs import Assignment
 
@@ -193,8 +194,9 @@ def _check_evaluation(plan: Plan, found: CellState) -> None:
 
 def _check_merged(plan: Plan, right: list[CellState]) -> Iterator[Finding]:
     finished = [(item.cell, item.result, item.evaluation) for item in right if item.result is not None]
-    for path, made in ((plan.paths.merged, frame), (plan.paths.merged_rounds, rounds_frame)):
-        if path.exists() and _text(path) != made(finished).to_csv(index=False):
+    merged = {plan.paths.merged: marked(plan, frame(finished)), plan.paths.merged_rounds: rounds_frame(finished)}
+    for path, made in merged.items():
+        if path.exists() and _text(path) != made.to_csv(index=False):
             yield Finding(path, "does not hold what the cells' results say", AGAIN)
 
 

@@ -12,11 +12,12 @@ from bflp.engine.metrics.registry import METRICS
 from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
 from bflp.reporting.chosen_rounds import in_words
-from bflp.reporting.summary import Summary, bold_best, bold_lowest, marked
+from bflp.reporting.summary import KEYS, Summary, bold_best, bold_lowest, marked
 from bflp.reporting.table import Entry, Row, Table, TableBlock
 from bflp.reporting.target import target_table
 from bflp.reporting.titles import aggregator_title, clients_title, partition_title
 from bflp.results.result import Result
+from bflp.results.sweeps import shown, with_chosen
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,18 +34,20 @@ def make_tables(
     frame: the tidy results; summaries: of the data sets, by name (may lack some); results: for the target accuracy.
     """
     grid = plan.settings.grid
-    summary = Summary(frame, len(grid.seeds))
+    summary = Summary(shown(frame), len(grid.seeds))
     tables = [results_table(plan, summary, clients) for clients in grid.clients]
     if plan.settings.tables.target_accuracy is not None:
-        tables.append(target_table(plan, results))
-    if any(map(plan.has_posterior, grid.models)):
+        tables.append(target_table(plan, with_chosen(plan, frame, results)))
+    if any(plan.has_posterior(model) for model, _ in plan.shown_rows):
         tables.append(spread_table(plan, summary))
+    if plan.choosing:
+        tables.append(chosen_table(plan, frame))
     return [*tables, datasets_table(plan, summaries)]
 
 
 def results_table(plan: Plan, summary: Summary, clients: str) -> Table:
     """The chosen metrics for one set-up: a block per partition, a group of columns per data set."""
-    grid, rows, setup = plan.settings.grid, plan.rows(), plan.settings.setup(clients)
+    grid, rows, setup = plan.settings.grid, plan.shown_rows, plan.settings.setup(clients)
     metrics = [METRICS[name] for name in plan.settings.tables.metrics]
     blocks = []
     for partition in grid.partitions:
@@ -75,8 +78,8 @@ def spread_table(plan: Plan, summary: Summary) -> Table:
     blocks = []
     for partition in grid.partitions:
         rows: list[Row] = []
-        for model in filter(plan.has_posterior, grid.models):
-            keys = [row for row in plan.rows() if row[0] == model]
+        for model in filter(plan.has_posterior, dict.fromkeys(model for model, _ in plan.shown_rows)):
+            keys = [row for row in plan.shown_rows if row[0] == model]
             columns = [
                 marked([summary.entry((dataset, partition, clients, *key), "spread") for key in keys], bold_lowest)
                 for clients in grid.clients
@@ -94,6 +97,41 @@ def spread_table(plan: Plan, summary: Summary) -> Table:
         columns=[dataset_title(dataset) for _ in grid.clients for dataset in grid.datasets],
         blocks=blocks,
     )
+
+
+def chosen_table(plan: Plan, frame: pd.DataFrame) -> Table:
+    """What each sweep that chooses chose, and by what: of each of its rows the metric on held-out samples."""
+    grid, blocks = plan.settings.grid, []
+    cells = dict(iter(frame.groupby(KEYS)))
+    for partition in grid.partitions:
+        rows: list[Row] = []
+        for name, metric in plan.choosing.items():
+            for rule in [rule for model, rule in plan.shown_rows if model == name]:
+                for model in plan.sweeps[name]:
+                    keys = [(data, partition, setup, model, rule) for setup in grid.clients for data in grid.datasets]
+                    values = [_held_out(cells.get(key), metric, len(grid.seeds)) for key in keys]
+                    rows.append(((model, aggregator_title(rule)), [METRICS[metric].title, *values]))
+        blocks.append((partition_title(partition), rows))
+    return Table(
+        name="chosen",
+        caption="What sweeps choose by: metrics of the final models on the samples that are held out of all clients, "
+        f"never on test data; {_over_seeds(grid.seeds)} Bold: the chosen value, that of the best mean."
+        + _about_gaps(blocks),
+        labels=("", "Model", "Aggregator"),
+        groups=[("", 1), *((title, len(grid.datasets)) for title in _setup_titles(plan))],
+        columns=["Chosen by", *(dataset_title(dataset) for _ in grid.clients for dataset in grid.datasets)],
+        blocks=blocks,
+    )
+
+
+def _held_out(cells: pd.DataFrame | None, metric: str, seeds: int) -> Entry:
+    if cells is None:
+        return Entry(wanted=seeds)
+    if diverged := int(cells["diverged"].astype(bool).sum()):
+        return Entry(wanted=seeds, diverged=diverged)
+    mean, error = (float(number) for number in cells[f"held_out_{metric}"].astype(float).agg(["mean", "sem"]))
+    chosen = bool((cells["chosen"] == "yes").any())
+    return Entry(mean, error, len(cells), seeds, chosen, digits=METRICS[metric].digits)
 
 
 def round_time_table(plan: Plan, frame: pd.DataFrame) -> Table:

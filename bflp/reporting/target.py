@@ -38,19 +38,20 @@ def target_table(plan: Plan, results: Mapping[Cell, Result]) -> Table:
     """A block per partition and set-up, two columns for each data set. results: of the cells that have run."""
     settings, grid, target = plan.settings, plan.settings.grid, plan.settings.tables.target_accuracy
     assert target is not None
+    keys = plan.shown_rows
     blocks = []
     for partition in grid.partitions:
         for clients in grid.clients:
             columns = []
             for dataset in grid.datasets:
-                cells = [[Cell(dataset, partition, clients, *row, seed) for seed in grid.seeds] for row in plan.rows()]
+                cells = [[Cell(dataset, partition, clients, *row, seed) for seed in grid.seeds] for row in keys]
                 found = [[reached(results[cell], target) for cell in row if cell in results] for row in cells]
                 for number in Reached._fields:
                     values = [[getattr(each, number) for each in row if each] for row in found]
                     columns.append(_bold([_entry(row, len(grid.seeds)) for row in values]))
             rows = [
                 ((model, aggregator_title(rule)), list(values))
-                for (model, rule), values in zip(plan.rows(), zip(*columns, strict=True), strict=True)
+                for (model, rule), values in zip(keys, zip(*columns, strict=True), strict=True)
             ]
             blocks.append((federation_title(partition, clients, settings.setup(clients).clients), rows))
     return Table(

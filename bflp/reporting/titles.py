@@ -20,10 +20,12 @@ def table_titles(plan: Plan) -> dict[str, str]:
     results = {
         f"results{name}": f"Results, {clients_title(name, plan.settings.setup(name).clients)}" for name in grid.clients
     }
-    spread = {"spread": "Spread of the final posteriors"} if any(map(plan.has_posterior, grid.models)) else {}
+    posterior = any(plan.has_posterior(model) for model, _ in plan.shown_rows)
+    spread = {"spread": "Spread of the final posteriors"} if posterior else {}
     accuracy = plan.settings.tables.target_accuracy
     target = {"target": f"Rounds and megabytes to {accuracy:g}% accuracy"} if accuracy is not None else {}
-    return {**results, **target, **spread, "datasets": "Data sets"}
+    chosen = {"chosen": "Chosen values"} if plan.choosing else {}
+    return {**results, **target, **spread, **chosen, "datasets": "Data sets"}
 
 
 def aggregator_title(name: str) -> str:

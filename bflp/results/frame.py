@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bflp.engine.metrics.registry import METRICS, on_demand
+from bflp.engine.predictions import HELD_OUT
 from bflp.errors import DataError
 from bflp.grid.cell import Cell
 from bflp.results.evaluation import Evaluation
@@ -31,11 +32,13 @@ def frame(finished: Iterable[Finished]) -> pd.DataFrame:
     metrics = [name for name in METRICS if name not in on_demand() or any(each[name] is not None for each in rows)]
     columns = [*NAMES, "seed", "n_clients", "diverged", *metrics, "rounds"]
     columns += [*(f"{name}_seconds" for name in TIMES), "total_seconds", "up_megabytes", "down_megabytes"]
+    columns += [f"held_out_{name}" for name in HELD_OUT]
     return pd.DataFrame(rows, columns=columns)
 
 
 def row(cell: Cell, result: Result, evaluation: Evaluation | None) -> dict[str, Any]:
-    """A cell's row: coordinates, metrics of the final model, seconds and megabytes (10^6 bytes) per round."""
+    """A cell's row: coordinates, metrics of the final model, seconds and megabytes (10^6 bytes) per round, metrics of
+    the last round on what is held out."""
     timing, done = result.timing, max(1, len(result.timing.train_seconds))
     sent = result.traffic
     traffic = {"up": sent.up_bytes if sent else [], "down": sent.down_bytes if sent else []}
@@ -48,16 +51,27 @@ def row(cell: Cell, result: Result, evaluation: Evaluation | None) -> dict[str, 
         **{f"{name}_seconds": sum(getattr(timing, f"{name}_seconds")) / done for name in TIMES},
         "total_seconds": timing.total_seconds,
         **{f"{way}_megabytes": sum(sent) / done / 1e6 if sent else None for way, sent in traffic.items()},
+        **(_held_out(result.rounds[-1]) if result.rounds else {}),
     }
+
+
+def _held_out(entry: Round) -> dict[str, float | None]:
+    return {f"held_out_{name}": getattr(entry.held_out, name, None) for name in HELD_OUT}
 
 
 def rounds_frame(finished: Iterable[Finished]) -> pd.DataFrame:
     """The evaluated rounds of cells: coordinates, round, its metrics, and the bins that its ECE was measured with."""
     import pandas as pd
 
-    columns = [*NAMES, "seed", *Round.model_fields, "ece_bins"]
+    own = [name for name in Round.model_fields if name != "held_out"]
+    columns = [*NAMES, "seed", *own, *(f"held_out_{name}" for name in HELD_OUT), "ece_bins"]
     lines = [
-        {**cell.as_dict(), **entry.model_dump(), "ece_bins": result.environment.curve_ece_bins}
+        {
+            **cell.as_dict(),
+            **entry.model_dump(include=set(own)),
+            **_held_out(entry),
+            "ece_bins": result.environment.curve_ece_bins,
+        }
         for cell, result, _ in finished
         for entry in result.rounds
     ]

@@ -11,6 +11,7 @@ from bflp.errors import DataError
 from bflp.files import write_text
 from bflp.grid.plan import Plan
 from bflp.results.frame import Finished, frame, read_csv, rounds_frame
+from bflp.results.sweeps import marked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 def write_merged(plan: Plan, finished: Iterable[Finished]) -> Path:
     """Write results.csv and rounds.csv, and a record of their content under the name of the plan's identity."""
     finished, lines = list(finished), []
-    for path, merged in ((plan.paths.merged, frame(finished)), (plan.paths.merged_rounds, rounds_frame(finished))):
+    results = marked(plan, frame(finished))
+    for path, merged in ((plan.paths.merged, results), (plan.paths.merged_rounds, rounds_frame(finished))):
         text = merged.to_csv(index=False)
         write_text(path, text)
         lines.append(f"{hashlib.sha256(text.encode()).hexdigest()}  {path.name}\n")

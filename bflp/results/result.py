@@ -74,14 +74,23 @@ class Diverged(Part):
     reason: str
 
 
+class HeldOut(Part):
+    """Metrics on all clients' held-out samples together."""
+
+    accuracy: Percent
+    ece: Percent
+    nll: NotNegative
+
+
 class Round(Part):
-    """An evaluated round."""
+    """An evaluated round. held_out: left out where no samples are."""
 
     round: Annotated[int, Field(gt=0)]
     accuracy: Percent
     ece: Percent
     nll: NotNegative
     spread: NotNegative | None
+    held_out: HeldOut | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class Timing(Open):
@@ -150,6 +159,10 @@ class Result(Part):
         posterior = "posterior" in self.settings
         agrees = all((entry.spread is not None) == posterior for entry in self.rounds)
         _require(agrees, "spread: methods with a posterior have one, and only they")
+        partition = self.settings.get("partition")
+        holds_out = isinstance(partition, dict) and bool(partition.get("held_out"))
+        agrees = all((entry.held_out is not None) == holds_out for entry in self.rounds)
+        _require(agrees, "held_out: is there where the partition holds samples out, and only there")
         return self
 
 

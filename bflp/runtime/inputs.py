@@ -70,7 +70,7 @@ class Assignment:
         data, partition, ood = self.open()
         images = ood.test_inputs if ood else None
         arrays = (data.train_inputs, data.train_labels, data.test_inputs, data.test_labels, data.labels)
-        inputs = Inputs(*arrays, partition.indices, partition.offsets, images)
+        inputs = Inputs(*arrays, partition.indices, partition.offsets, images, partition.held_out_indices)
         return Work(self.settings(), inputs, self.device, load_algorithm(self.job), self.states())
 
 

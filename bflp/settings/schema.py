@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union, get_type_hints
 
@@ -28,6 +28,7 @@ from bflp.settings.explain import explained, nearest, one_line, require, shown, 
 from bflp.settings.networks import checked_network
 from bflp.settings.read import laid, overlaid, read_file
 from bflp.settings.rules import algorithm_module, load_rule
+from bflp.settings.sweeps import Values, nested, rows
 
 # Braces are Snakemake's wildcards; control characters and quotes only ever come from mistakes.
 _BAD_IN_PATH = re.compile(r"[{}\x00-\x1f\"'`$\\*?]")
@@ -257,7 +258,7 @@ class Strategy(Section):
     seed: Seed | None = neutral(None)
     """Seed of the partition alone; null: the cell's seed."""
     held_out: ShareBelowOne = neutral(0.0)
-    """Share of each client's samples that is kept from training."""
+    """Share of each client's samples that is kept from training, and measured with the curves."""
 
 
 class Iid(Strategy):
@@ -455,6 +456,30 @@ PosteriorOrKind = Annotated[
 ]
 
 
+class Sweep(Section):
+    """A row for each value of a setting of the method, as in `training.learning_rate: [0.01, 0.1]`; where there are
+    several settings, for each combination."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Some[Any]]
+
+    choose: Literal["accuracy", "ece", "nll"] | None = None
+    """Show one row instead: the value that is best by this metric on held-out samples."""
+
+    @property
+    def settings(self) -> dict[str, list[Any]]:
+        """Dotted setting -> its values."""
+        return dict(self.__pydantic_extra__)
+
+    @model_validator(mode="after")
+    def _names_settings_of_methods(self) -> Sweep:
+        if not self.settings:
+            raise ValueError("must name a setting, such as training.learning_rate: [0.01, 0.1]")
+        known = [key for key in MethodSettings.model_fields if key not in ("base", "sweep")]
+        require("", [setting.partition(".")[0] for setting in self.settings], known)
+        return self
+
+
 class MethodSettings(Section):
     """How a row of the tables is trained. FED, FEDAVG, FVBA and FVBWA are there without being written."""
 
@@ -473,6 +498,8 @@ class MethodSettings(Section):
     """Instead of the data set's and the top-level `network`."""
     aggregators: Annotated[list[Name], AfterValidator(_once)] | None = None
     """The rules of this method; null: the grid's."""
+    sweep: Sweep | None = None
+    """Instead of one row, one for each value of a setting, which wins over all else that sets it."""
 
 
 _PAPER = {
@@ -676,7 +703,7 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Settings:
-        grid, entries = self.grid, self.models.items()
+        grid = self.grid
         known = [*registry.BUILT_IN, *(name for name, dataset in self.datasets.items() if dataset.source)]
         source = "or give it a `source:` in `datasets`"
         rules = list(dict.fromkeys([*aggregators.names(), *self.aggregators]))
@@ -688,15 +715,18 @@ class Settings(Section):
         require("grid.aggregators", grid.aggregators, rules, "or write bflp/aggregators/<name>.py")
         for name in self.aggregators:
             self._check_rule(name)
-        for name, entry in entries:
+        trained = self.trained()
+        for name, entry in self.methods.items():
             self._check_algorithm(name, entry)
             require(f"models.{name}.aggregators", entry.aggregators or (), rules)
             if entry.aggregators and entry.posterior.kind == "none":
                 raise ValueError(f"models.{name}.aggregators: a method without a posterior has no aggregator")
-            if name in grid.models and self._takes_rules(entry) and not self.method(name).aggregators:
+            if name in trained and self._takes_rules(entry) and not self.method(name).aggregators:
                 raise ValueError(f"grid.aggregators must name at least one rule, since {name} has a posterior")
-        for rule in dict.fromkeys(rule for name in grid.models for rule in self.method(name).aggregators):
+        for rule in dict.fromkeys(rule for name in trained for rule in self.method(name).aggregators):
             self.rule(rule)
+        for name in grid.models:
+            self._check_sweep(name)
         ood = {f"datasets.{name}": section.out_of_distribution for name, section in self.datasets.items()}
         for where, other in {"evaluation": self.evaluation.out_of_distribution, **ood}.items():
             require(f"{where}.out_of_distribution", [other] if other else (), known, source)
@@ -835,9 +865,67 @@ class Settings(Section):
         """The Python file of a rule outside the package; None: it is one of the package."""
         return self.aggregators.get(name, RuleSettings()).file
 
+    @cached_property
+    def methods(self) -> dict[str, MethodSettings]:
+        """The entries of `models` without a sweep, and the rows of those with one."""
+        given = {name: entry.model_dump(exclude_unset=True) for name, entry in self.models.items()}
+        found = {name: entry for name, entry in self.models.items() if entry.sweep is None}
+        for name, entry in self.models.items():
+            for row, values in rows(name, entry.sweep.settings) if entry.sweep else ():
+                where = f"models.{name}.sweep: the row {shown(row)}"
+                if row in given or row in found:
+                    raise ValueError(f"{where} has the name of another method")
+                method = {"base": name, "sweep": None, **self._swept(name, values)}
+                try:
+                    _name(row)
+                    found[row] = MethodSettings.model_validate(_with_bases({**given, row: method})[row])
+                except ValueError as error:
+                    text = one_line(error) if isinstance(error, ValidationError) else error
+                    raise ValueError(f"{where}: {text}") from None
+        return found
+
+    def _swept(self, name: str, values: Values) -> dict[str, Any]:
+        spelt = {key: _spelt_out(value, _TAGS[key]) if key in _TAGS else value for key, value in values.items()}
+        # The optimiser wins over `training`, and a sweep over both.
+        given = self.models[name].optimiser.model_dump(exclude_none=True)
+        unset = {f"optimiser.{key}": None for key in given if f"training.{key}" in values}
+        return nested({**unset, **spelt})
+
+    def rows_of(self, name: str) -> dict[str, Values]:
+        """The methods that a name in `grid.models` stands for: the rows of its sweep, with their values, or itself."""
+        entry = self.models.get(name)
+        return dict(rows(name, entry.sweep.settings)) if entry and entry.sweep else {name: {}}
+
+    def trained(self) -> list[str]:
+        """The methods of the grid: `grid.models` with sweeps written out."""
+        return [row for name in self.grid.models for row in self.rows_of(name)]
+
+    def chooses(self, name: str) -> str | None:
+        """The metric by which a name in `grid.models` chooses one row of its sweep; None: it shows all."""
+        sweep = self.models[name].sweep
+        return sweep.choose if sweep else None
+
+    def _check_sweep(self, name: str) -> None:
+        methods, where = {row: self.method(row) for row in self.rows_of(name)}, f"models.{name}.sweep"
+        seen: dict[str, str] = {}
+        for row, method in methods.items():
+            of_method = (method.weights, method.posterior, method.algorithm, method.optimiser, method.aggregators)
+            of_data = [(method.training(data), method.network(data)) for data in self.grid.datasets]
+            if (same := seen.setdefault(repr((of_method, of_data)), row)) != row:
+                raise ValueError(f"{where}: its rows {same} and {row} would be trained in the same way")
+        if self.chooses(name) is None:
+            return
+        for partition in self.grid.partitions:
+            if not self.partitions[partition].held_out:
+                raise ValueError(
+                    f"{where}.choose: needs samples to choose by: set partitions.{partition}.held_out, such as 0.1"
+                )
+        if len({(it.weights, it.posterior is None, it.aggregators) for it in methods.values()}) > 1:
+            raise ValueError(f"{where}.choose: its rows must have the same weights and rules")
+
     def method(self, name: str) -> Method:
-        """A method by its name in the grid."""
-        entry = self.models[name]
+        """A method of the grid by its name, that of a sweep's row included."""
+        entry = self.methods[name]
         over = entry.posterior.model_dump(exclude_unset=True)
         posterior = Posterior.model_validate(laid(self.posterior.model_dump(exclude_unset=True), over))
         optimiser = entry.optimiser.model_dump(mode="json", exclude=set(Training.model_fields))
@@ -875,13 +963,13 @@ class Settings(Section):
             raise ValueError(f"models.{name}: {algorithm} goes with optimiser {' or '.join(optimisers)} only")
         if (entry.posterior.kind == "ivon") != (entry.optimiser.name == "ivon"):
             raise ValueError(f"models.{name}: posterior ivon and optimiser ivon go together")
-        for dataset in self.grid.datasets if hasattr(module, "refuse") and name in self.grid.models else ():
+        for dataset in self.grid.datasets if hasattr(module, "refuse") and name in self.trained() else ():
             own = {key: value for key, value in entry.algorithm.items() if key not in ("name", "file")}
             refusal = module.refuse(module.Settings(**own), self.method(name).training(dataset))
             if refusal:
                 raise ValueError(f"models.{name}: {algorithm}: {refusal}")
         partial = [setup for setup in self.grid.clients if self.setups[setup].fraction < 1]
-        if getattr(module, "FULL_PARTICIPATION", False) and partial and name in self.grid.models:
+        if getattr(module, "FULL_PARTICIPATION", False) and partial and name in self.trained():
             raise ValueError(
                 f"models.{name}: {algorithm} needs all clients in each round, set-up {partial[0]} draws some"
             )

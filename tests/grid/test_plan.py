@@ -12,13 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fabricated_run
 import numpy as np
 import pytest
 import yaml
 
 from bflp.errors import ConfigError
 from bflp.grid.cell import Cell
+from bflp.grid.job import Job
 from bflp.grid.plan import Plan
+from bflp.runtime.inputs import Assignment, checked
 from bflp.settings.schema import Settings
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -228,3 +231,18 @@ def test_preparing_depends_on_the_sources_content_not_on_its_name_or_time(
     assert job("second.npz") == before
     write("second.npz", generator)
     assert job("second.npz") != before
+
+
+def test_a_partition_with_a_seed_of_its_own_is_the_same_for_all_seeds(tmp_path: Path) -> None:
+    """One file, which the cells of both seeds take for theirs; without it there are two."""
+    for own, files in ((7, ["seed7.npz"]), (None, ["seed0.npz", "seed1.npz"])):
+        folder = tmp_path / str(own)
+        top = {"partitions": {"iid": {"seed": own}}}
+        plan = fabricated_run.plan(folder, 100, top=top, partitions=["iid"], models=["FED"], seeds=[0, 1])
+        fabricated_run.make(plan, wanted=lambda cell: False)
+        assert sorted({plan.partition_file(cell).name for cell in plan.cells}) == files
+        for cell in plan.cells:
+            assignment = Assignment(Job.parse(plan.job(cell)), plan.paths.data("synthetic"), plan.partition_file(cell))
+            checked(assignment)
+            assert assignment.settings().seed == cell.seed
+            assert json.loads(plan.partition_job_of(cell))["seed"] == (cell.seed if own is None else own)

@@ -6,6 +6,7 @@ import csv
 import itertools
 import re
 from pathlib import Path
+from typing import Any
 
 import made_up_grid
 import matplotlib.pyplot as plt
@@ -26,6 +27,18 @@ MANY = {
     "IVON": ("data", ("RKL", "W2")),
     "PVI": ("data", ()),
 }
+# Of one setting over decades, of two settings, of one whose values are words; "LR" also with three rules.
+SWEEPS: dict[str, dict[str, dict[str, Any]]] = {
+    "LR": {f"LR-{rate}": {"training.learning_rate": rate} for rate in (0.001, 0.01, 0.1)},
+    "BOTH": {
+        f"BOTH-{rate}-{momentum}": {"training.learning_rate": rate, "training.momentum": momentum}
+        for rate in (0.01, 0.03)
+        for momentum in (0.0, 0.9)
+    },
+    "NET": {f"NET-{name}": {"network.name": name} for name in ("lenet", "mlp")},
+    "CLIP": {f"CLIP-{name}": {"training.clip_norm": value} for name, value in (("null", None), ("10", 10))},
+}
+SWEPT = {row: ("data", ("EAA", "CF", "W2") if name == "LR" else ()) for name, rows in SWEEPS.items() for row in rows}
 RULES = (*made_up_grid.RULES, *(f"OWN{index}" for index in range(15)))
 # What a grid and its results are like: arguments of made_up_grid.plan, and of made_up_grid.block.
 CASES = {
@@ -46,6 +59,8 @@ CASES = {
         {"methods": MANY, "posteriors": ["PVI"]},
         {"diverged": lambda row, seed: row == ("FVBWA", "CF"), "wanted": lambda row, seed: row != ("FVBA", "PPA")},
     ),
+    "sweeps": ({"methods": SWEPT, "sweeps": SWEEPS}, {"diverged": lambda row, seed: row[0] == "LR-0.1"}),
+    "sweeps that have not run": ({"methods": SWEPT, "sweeps": SWEEPS}, {"wanted": lambda row, seed: False}),
     "no built-in name": ({"methods": {"A": ("equal", ("Z",)), "B": ("equal", ("Z",)), "C": ("data", ())}}, {}),
 }
 # The extremes, for the inner loop.
@@ -81,6 +96,8 @@ def test_no_text_is_small_cut_or_over_another(name, case):
     block = block_of(case)
     if name == "spread" and not block.posterior_rows:
         pytest.skip("no model with a posterior")
+    if name == "sweep" and not block.sweeps:
+        pytest.skip("no sweep")
     figure = figures.draw(name, block)
     figure.draw_without_rendering()
     frame = figure.bbox.padded(1)
@@ -98,7 +115,7 @@ def test_no_text_is_small_cut_or_over_another(name, case):
 
 @pytest.mark.parametrize("name", figures.FIGURES)
 def test_files_have_text_and_true_type_fonts_and_are_the_same_each_time(name, tmp_path):
-    block = block_of("complete")
+    block = block_of("sweeps" if name == "sweep" else "complete")
     for file in ("one", "two"):
         style.save(figures.draw(name, block), tmp_path / file)
     for suffix in style.FORMATS:

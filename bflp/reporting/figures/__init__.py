@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Figure:
-    """What the report calls a figure of a block, and whether it needs a model with a posterior."""
+    """What the report calls a figure of a block, and whether it needs a model with a posterior, or a sweep."""
 
     title: str
     needs_posterior: bool = False
+    needs_sweep: bool = False
 
 
 FIGURES = {
@@ -30,6 +31,7 @@ FIGURES = {
     "spread": Figure("Spread over rounds", needs_posterior=True),
     "accuracy_ece": Figure("Accuracy against ECE"),
     "label_counts": Figure("Clients' label counts"),
+    "sweep": Figure("Metrics against what is swept", needs_sweep=True),
 }
 # Imported by name, so a fingerprint of the figures must be told of them.
 MODULES = tuple(f"{__name__}.{name}" for name in FIGURES)
@@ -37,8 +39,12 @@ MODULES = tuple(f"{__name__}.{name}" for name in FIGURES)
 
 def figures_of(plan: Plan) -> dict[str, Figure]:
     """The figures of each block of a grid."""
-    posterior = any(map(plan.has_posterior, plan.settings.grid.models))
-    return {name: figure for name, figure in FIGURES.items() if posterior or not figure.needs_posterior}
+    posterior = any(plan.has_posterior(model) for model, _ in plan.shown_rows)
+    return {
+        name: figure
+        for name, figure in FIGURES.items()
+        if (posterior or not figure.needs_posterior) and (plan.sweeps or not figure.needs_sweep)
+    }
 
 
 def draw(name: str, block: Block) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,8 @@ class Block:
 
     rows, seeds: all that are wanted, in the tables' order; weights: how the clients of each model weigh, "equal" or
     "data"; posterior_rows: the rows of models with a posterior; results: (model, aggregator) -> seed -> record;
-    label_counts: training samples per client and label [C, L] with the seed `label_seed`, or None.
+    label_counts: training samples per client and label [C, L] with the seed `label_seed`, or None; metrics: of the
+    tables; sweeps: name -> its rows -> their values by setting; chosen: the rows that those that choose show.
     """
 
     title: str
@@ -50,6 +51,9 @@ class Block:
     results: Mapping[Row, Mapping[int, Record]] = field(default_factory=dict)
     label_counts: NDArray[np.int64] | None = None
     label_seed: int = 0
+    metrics: Sequence[str] = ()
+    sweeps: Mapping[str, Mapping[Row, Mapping[str, Any]]] = field(default_factory=dict)
+    chosen: Collection[Row] = ()
 
     @classmethod
     def planned(
@@ -58,18 +62,25 @@ class Block:
         coordinates: tuple[str, str, str],
         results: Mapping[Row, Mapping[int, Record]],
         label_counts: NDArray[np.int64] | None = None,
+        chosen: Mapping[Row, Row] | None = None,
     ) -> Block:
-        """A block of a grid, coordinates: (dataset, partition, clients), with the results that are there."""
-        settings, rows = plan.settings, plan.rows()
+        """A block of a grid, coordinates: (dataset, partition, clients), with the results that are there.
+
+        chosen: the row that a sweep shows, for each rule.
+        """
+        settings, rows, chosen = plan.settings, plan.shown_rows, chosen or {}
         return cls(
             block_title(*coordinates, settings.setup(coordinates[2]).clients),
             rows,
             settings.grid.seeds,
             weights_of(plan),
             [row for row in rows if plan.has_posterior(row[0])],
-            results,
+            {**results, **{shown: results[row] for shown, row in chosen.items()}},
             label_counts,
             settings.grid.seeds[0],
+            settings.tables.metrics,
+            {name: {row: of[row[0]] for row in plan.rows() if row[0] in of} for name, of in plan.sweeps.items()},
+            list(chosen.values()),
         )
 
     def of(self, row: Row) -> list[Record]:
@@ -133,7 +144,7 @@ class Block:
 
 def weights_of(plan: Plan) -> dict[str, str]:
     """How the clients of each model of a grid weigh: "equal" or "data"."""
-    return {model: plan.settings.method(model).weights for model in plan.settings.grid.models}
+    return {model: plan.method(model).weights for model, _ in plan.shown_rows}
 
 
 def grouped(rows: Sequence[Row], weights: Mapping[str, str]) -> list[tuple[str, list[Row]]]:

@@ -13,6 +13,8 @@ from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
 from bflp.provenance.state import CellState, refuse_unfit, states
 from bflp.reporting.figures.block import Block
+from bflp.results.frame import frame
+from bflp.results.sweeps import choices
 
 
 def load_block(
@@ -31,7 +33,9 @@ def load_block(
             records.setdefault(item.cell.row, {})[item.cell.seed] = item
     counts = counts_file(plan, plan.block(dataset, partition, clients)[0])
     label_counts = None if partial and not counts.exists() else read_label_counts(counts)
-    block = Block.planned(plan, (dataset, partition, clients), records, label_counts)
+    results = frame((item.cell, item.result, item.evaluation) for item in found if item.result is not None)
+    chosen = {(name, rule): (row, rule) for (*_, name, rule), row in choices(plan, results).items()}
+    block = Block.planned(plan, (dataset, partition, clients), records, label_counts, chosen)
     return block, [item for item in found if item.kind in ("stale", "damaged")]
 
 
