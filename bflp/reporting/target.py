@@ -54,12 +54,13 @@ def target_table(plan: Plan, results: Mapping[Cell, Result]) -> Table:
                 for (model, rule), values in zip(keys, zip(*columns, strict=True), strict=True)
             ]
             blocks.append((federation_title(partition, clients, settings.setup(clients).clients), rows))
+    seeds = len(grid.seeds)
+    over = "one seed." if seeds == 1 else f"mean ± standard error over those of {seeds} seeds that reach it."
     return Table(
         name="target",
         caption=f"The first evaluated round with an accuracy of at least {target:g}%, and the megabytes (MB) that all "
-        f"clients together sent and received until then: mean ± standard error over the seeds that reach it, of "
-        f"{len(grid.seeds)}. n/m: n of m seeds reach it; a dash: none does. Bold: within the best row's standard error "
-        "of the best mean, of the rows that reach it with all seeds.",
+        f"clients together sent and received until then: {over} n/m: n of m seeds reach it; a dash: none does. Bold: "
+        "within the best row's standard error of the best mean, of the rows that reach it with all seeds.",
         labels=("", "Model", "Aggregator"),
         groups=[(dataset_title(dataset), 2) for dataset in grid.datasets],
         columns=["Rounds", "MB"] * len(grid.datasets),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from algorithms.toy import Toy
 
 from bflp import algorithms
+from bflp.engine.local import Local
 from bflp.settings.rules import algorithm_module
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/methods.md"
@@ -54,3 +57,19 @@ def test_all_clients_of_a_round_count(tiny):
         for fraction in (0.25, 0.5)
     )
     assert half["traffic"] == {way: [2 * number for number in sent] for way, sent in one["traffic"].items()}
+
+
+def test_clients_see_of_the_servers_state_what_they_are_sent():
+    seen = []
+
+    def local(model, server, *rest):
+        seen.append(sorted(server))
+        return Local()
+
+    def server(model, reports, server, *rest):
+        return model, {"known": model, "hidden": model}
+
+    toy = Toy(SimpleNamespace(BROADCAST=("known",), local=local, server=server))
+    toy.rounds(2)
+    assert seen == [[], [], [], ["known"], ["known"], ["known"]]
+    assert sorted(toy.server.state) == ["hidden", "known"]

@@ -59,6 +59,7 @@ def test_all_results_as_one_table(plan: Plan) -> None:
         assert row["rounds"] == 12
         assert row["train_seconds"] == pytest.approx(0.5)
         assert row["total_seconds"] == pytest.approx(result["timing"]["total_seconds"])
+        assert (row["up_megabytes"], row["down_megabytes"]) == (3.0, 5.0)
         assert not row["diverged"]
         assert np.isnan(row["spread"]) == (cell.model == "FED")
 
@@ -206,6 +207,7 @@ WRONG: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "an unknown field": ("result", lambda content: content.update(final={}), "final: unknown field"),
     "a text for a number": ("result", lambda content: content["rounds"][0].update(nll="1"), "nll"),
     "times are missing": ("result", lambda content: content["timing"]["train_seconds"].pop(), "train_seconds"),
+    "bytes are missing": ("result", lambda content: content["traffic"]["up_bytes"].pop(), "traffic.up_bytes"),
     "diverged too late": (
         "result",
         lambda content: content.update(diverged={"round": 13, "client": None, "reason": ""}),
