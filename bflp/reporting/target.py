@@ -25,13 +25,11 @@ class Reached(NamedTuple):
 
 
 def reached(result: Result, target: float) -> Reached | None:
-    """None where no evaluated round has the accuracy; megabytes (10^6 bytes): None where the result has no traffic."""
+    """None where no evaluated round has the accuracy."""
     first = next((entry.round for entry in result.rounds if entry.accuracy >= target), None)
     if first is None:
         return None
-    if result.traffic is None:
-        return Reached(first, None)
-    return Reached(first, sum(sum(each[:first]) for each in (result.traffic.up_bytes, result.traffic.down_bytes)) / 1e6)
+    return Reached(first, result.megabytes(first))
 
 
 def target_table(plan: Plan, results: Mapping[Cell, Result]) -> Table:

@@ -60,17 +60,19 @@ def _held_out(entry: Round) -> dict[str, float | None]:
 
 
 def rounds_frame(finished: Iterable[Finished]) -> pd.DataFrame:
-    """The evaluated rounds of cells: coordinates, round, its metrics, and the bins that its ECE was measured with."""
+    """The evaluated rounds of cells: coordinates, round, its metrics, the bins that its ECE was measured with, and the
+    megabytes that were sent until then."""
     import pandas as pd
 
     own = [name for name in Round.model_fields if name != "held_out"]
-    columns = [*NAMES, "seed", *own, *(f"held_out_{name}" for name in HELD_OUT), "ece_bins"]
+    columns = [*NAMES, "seed", *own, *(f"held_out_{name}" for name in HELD_OUT), "ece_bins", "megabytes"]
     lines = [
         {
             **cell.as_dict(),
             **entry.model_dump(include=set(own)),
             **_held_out(entry),
             "ece_bins": result.environment.curve_ece_bins,
+            "megabytes": result.megabytes(entry.round),
         }
         for cell, result, _ in finished
         for entry in result.rounds

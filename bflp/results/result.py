@@ -141,6 +141,12 @@ class Result(Part):
         """Communication rounds before the end, or before it diverged."""
         return self._rounds_wanted() if self.diverged is None else self.diverged.round - 1
 
+    def megabytes(self, round_: int) -> float | None:
+        """What all clients had sent and received by the end of a round, in 10^6 bytes; None where it is not known."""
+        if self.traffic is None:
+            return None
+        return sum(sum(each[:round_]) for each in (self.traffic.up_bytes, self.traffic.down_bytes)) / 1e6
+
     def _rounds_wanted(self) -> int:
         return _setting(self.settings, "setup", "rounds")
 

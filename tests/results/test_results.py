@@ -83,6 +83,7 @@ def test_all_evaluated_rounds_as_one_table(plan: Plan) -> None:
         assert rows["round"].tolist() == list(range(1, 13))
         assert rows["nll"].tolist() == pytest.approx([entry["nll"] for entry in result["rounds"]])
         assert set(rows["ece_bins"]) == {20}
+        assert rows["megabytes"].tolist() == [8.0 * number for number in range(1, 13)]
     path = plan.paths.merged_rounds
     path.write_text(path.read_text(encoding="utf-8").replace("0.5", "0.6", 1), encoding="utf-8")
     with pytest.raises(DataError, match=r"rounds\.csv was changed after it was merged"):
