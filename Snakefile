@@ -20,7 +20,7 @@ gc.set_threshold(200_000, 20, 20)
 from bflp.cli.common import check_config_files, plan_of
 from bflp.errors import run_program
 from bflp.grid.cell import Cell
-from bflp.provenance.replaced import announce
+from bflp.provenance.state import announce
 from bflp.reporting.figures import MODULES, figures_of
 from bflp.reporting.overview import PAGES
 from bflp.reporting.pdf import find_latex

@@ -1,4 +1,4 @@
-"""Federated Bayesian deep learning experiments as a Snakemake workflow. What a notebook needs is in bflp.api."""
+"""Federated Bayesian deep learning experiments as a Snakemake workflow. A notebook uses `results.notebook`."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """What bflp.api exports, imported by name when it is asked for: `import bflp` is part of every cell's code."""
+    """What `results.notebook` exports, by name when it is asked for: `import bflp` is part of every cell's code."""
     if name.startswith("_") or find_spec(f"{__name__}.{name}") is not None:
         raise AttributeError(name)
-    return getattr(import_module("bflp.api"), name)
+    return getattr(import_module("bflp.results.notebook"), name)

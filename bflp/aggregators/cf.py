@@ -18,11 +18,7 @@ READS = ()
 
 
 def aggregate(
-    means: Array,
-    log_variances: Array,
-    weights: Array,
-    settings: AggregationSettings,
-    generator: np.random.Generator,
+    means: Array, log_variances: Array, weights: Array, settings: AggregationSettings, generator: np.random.Generator
 ) -> tuple[Array, Array]:
     """means, log_variances [K, P], weights [K] -> mean [P], log variance [P]."""
     # A sum of precisions stays in range for any number of clients; a product of variances would not.

@@ -16,11 +16,7 @@ READS = ("arithmetic",)
 
 
 def aggregate(
-    means: Array,
-    log_variances: Array,
-    weights: Array,
-    settings: AggregationSettings,
-    generator: np.random.Generator,
+    means: Array, log_variances: Array, weights: Array, settings: AggregationSettings, generator: np.random.Generator
 ) -> tuple[Array, Array]:
     """means, log_variances [K, P], weights [K] -> mean [P], log variance [P]."""
     mean = weights @ means

@@ -33,11 +33,7 @@ class Settings(AggregationSettings):
 
 
 def aggregate(
-    means: Array,
-    log_variances: Array,
-    weights: Array,
-    settings: Settings,
-    generator: np.random.Generator,
+    means: Array, log_variances: Array, weights: Array, settings: Settings, generator: np.random.Generator
 ) -> tuple[Array, Array]:
     """means, log_variances [K, P], weights [K] -> mean [P], log variance [P].
 

@@ -19,11 +19,7 @@ READS = ()
 
 
 def aggregate(
-    means: Array,
-    log_variances: Array,
-    weights: Array,
-    settings: AggregationSettings,
-    generator: np.random.Generator,
+    means: Array, log_variances: Array, weights: Array, settings: AggregationSettings, generator: np.random.Generator
 ) -> tuple[Array, Array]:
     """means, log_variances [K, P], weights [K] -> mean [P], log variance [P]."""
     deviations = np.exp(0.5 * np.clip(log_variances, *settings.bounds))

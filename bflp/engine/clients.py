@@ -38,9 +38,7 @@ def client_metrics(predictions: Predictions, counts: NDArray[np.int64]) -> dict[
     accuracies = np.bincount(labels, weights=predictions.correct, minlength=count)[present] / scale
     losses = np.bincount(labels, weights=-np.log(predictions.true + 1e-8), minlength=count)[present] / scale
     gaps = np.bincount(
-        labels * bins + predictions.bin_of,
-        weights=predictions.correct - predictions.confidence,
-        minlength=count * bins,
+        labels * bins + predictions.bin_of, weights=predictions.correct - predictions.confidence, minlength=count * bins
     )
     per_bin = gaps.reshape(count, bins)[present] / scale[:, None]
     return {

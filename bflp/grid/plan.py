@@ -169,11 +169,7 @@ class Plan:
     def round_time_cells(self) -> Iterator[tuple[Cell, int]]:
         """The rows and numbers of processes that the target `round_time` measures, with the first seed."""
         wanted, grid = self.settings.round_time, self.settings.grid
-        named = (
-            ("dataset", grid.datasets),
-            ("partition", grid.partitions),
-            ("clients", grid.clients),
-        )
+        named = (("dataset", grid.datasets), ("partition", grid.partitions), ("clients", grid.clients))
         # Where the config does not say which, and the grid has not the default: the grid's first.
         chosen = (
             getattr(wanted, key) if key in wanted.model_fields_set or getattr(wanted, key) in names else names[0]

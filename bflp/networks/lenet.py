@@ -394,13 +394,7 @@ class LeNet:
 
     @torch.inference_mode()
     def gradient(
-        self,
-        vector: Tensor,
-        images: Tensor,
-        labels: Tensor,
-        noise: Tensor | None,
-        kl_weight: float,
-        out: Tensor,
+        self, vector: Tensor, images: Tensor, labels: Tensor, noise: Tensor | None, kl_weight: float, out: Tensor
     ) -> Tensor:
         """The loss of a batch, a scalar inference tensor; writes its gradient by the parameters into `out`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -97,6 +98,19 @@ def refuse_unfit(found: Iterable[CellState]) -> None:
         raise DataError(
             f"{len(unevaluated)} evaluation(s) are not what is wanted now:{listed(unevaluated)}\n"
             "Run snakemake again, or bflp evaluate: it takes seconds"
+        )
+
+
+def announce(plan: Plan) -> None:
+    """Say on stderr how many finished results are of other settings, code or data, and will be replaced."""
+    finished = [cell for cell in plan.cells if plan.paths.result(cell).exists()]
+    stale = [item for item in states(plan, finished) if item.kind == "stale"]
+    if stale:
+        print(
+            f"{len(stale)} of {len(finished)} finished results are of other settings, code or data and will be "
+            f"replaced, the first: {stale[0].cell}: {stale[0].reason}. They stay in {plan.paths.kept}: going back to "
+            "what made them trains nothing. `bflp why` lists them all.",
+            file=sys.stderr,
         )
 
 

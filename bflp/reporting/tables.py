@@ -15,7 +15,7 @@ from bflp.reporting.chosen_rounds import in_words
 from bflp.reporting.summary import KEYS, Summary, bold_best, bold_lowest, marked
 from bflp.reporting.table import Entry, Row, Table, TableBlock
 from bflp.reporting.target import target_table
-from bflp.reporting.titles import aggregator_title, clients_title, partition_title
+from bflp.reporting.titles import clients_title, partition_title, row_labels
 from bflp.results.result import Result
 from bflp.results.sweeps import shown, with_chosen
 
@@ -144,9 +144,8 @@ def round_time_table(plan: Plan, frame: pd.DataFrame) -> Table:
     for (model, rule), group in frame.groupby(["model", "aggregator"], sort=False):
         times = group.set_index("processes").loc[measured.processes, ["seconds_per_round", "standard_error"]]
         entries = [Entry(float(mean), float(error), 1, 1) for mean, error in times.to_numpy()]
-        rows.append(
-            ((str(model), aggregator_title(str(rule))), [*entries, f"{1000 * group['aggregation_seconds'].mean():.1f}"])
-        )
+        aggregation = f"{1000 * group['aggregation_seconds'].mean():.1f}"
+        rows.append((row_labels((str(model), str(rule))), [*entries, aggregation]))
     clients = clients_title(measured.clients, plan.settings.setup(measured.clients).clients)
     return Table(
         name="round_time",
@@ -199,10 +198,7 @@ def _setup_titles(plan: Plan) -> list[str]:
 
 
 def _rows(keys: Sequence[tuple[str, str]], columns: Sequence[Sequence[Entry]]) -> list[Row]:
-    return [
-        ((model, aggregator_title(rule)), values)
-        for (model, rule), values in zip(keys, zip(*columns, strict=True), strict=True)
-    ]
+    return [(row_labels(key), values) for key, values in zip(keys, zip(*columns, strict=True), strict=True)]
 
 
 def _about_gaps(blocks: Iterable[TableBlock]) -> str:

@@ -39,6 +39,11 @@ def row_title(row: tuple[str, str]) -> str:
     return model if rule == NO_AGGREGATOR else f"{model} {rule}"
 
 
+def row_labels(row: tuple[str, str]) -> tuple[str, str]:
+    """A row's labels in tables: model and rule."""
+    return row[0], aggregator_title(row[1])
+
+
 def partition_title(name: str) -> str:
     """The name of a partition."""
     return PARTITION_TITLES.get(name, name)

@@ -80,7 +80,11 @@ class Checkpoints:
 
     def _read(self, file: Path) -> Progress | None:
         try:
-            metadata, tensors = _read(file)
+            with safe_open(file, framework="pt") as opened:
+                metadata = opened.metadata() or {}
+                tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            if metadata.pop("checksum") != _checksum(tensors, metadata):
+                raise ValueError("its checksum is wrong")
             if (metadata["format"], metadata["identity"]) != (FORMAT, self.base):
                 return None
             model = tensors.pop("model")
@@ -91,16 +95,6 @@ class Checkpoints:
             file.replace(aside)
             print(f"warning: the checkpoint {file} is damaged ({error}); set aside as {aside.name}", file=sys.stderr)
             return None
-
-
-def _read(file: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    with safe_open(file, framework="pt") as opened:
-        metadata = opened.metadata() or {}
-        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    stated = metadata.pop("checksum")
-    if stated != _checksum(tensors, metadata):
-        raise ValueError("its checksum is wrong")
-    return metadata, tensors
 
 
 def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:

@@ -53,10 +53,7 @@ def visible_gpus() -> list[Gpu]:
 
 @contextlib.contextmanager
 def claimed_device(
-    wanted: str,
-    cells_per_gpu: int = 1,
-    gpus: Callable[[], Sequence[Gpu]] = visible_gpus,
-    folder: Path | None = None,
+    wanted: str, cells_per_gpu: int = 1, gpus: Callable[[], Sequence[Gpu]] = visible_gpus, folder: Path | None = None
 ) -> Iterator[tuple[str, str]]:
     """Give ("cpu" or "cuda:N", why) while holding a place on that GPU; wait where all places are taken.
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bflp.datasets import prepared
 from bflp.datasets.prepared import Dataset
+from bflp.engine.local import Chosen
 from bflp.engine.settings import CellSettings
 from bflp.engine.work import Inputs, Work, network_of
 from bflp.errors import DataError, UserError
@@ -18,8 +19,8 @@ from bflp.grid.job import Job
 from bflp.networks.layout import Layout
 from bflp.partition import files as partition_files
 from bflp.partition.files import Partition
-from bflp.runtime.algorithm import load_algorithm
 from bflp.runtime.states import ClientStates
+from bflp.settings.rules import algorithm_module
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,14 @@ class Assignment:
         images = ood.test_inputs if ood else None
         arrays = (data.train_inputs, data.train_labels, data.test_inputs, data.test_labels, data.labels)
         inputs = Inputs(*arrays, partition.indices, partition.offsets, images, partition.held_out_indices)
-        return Work(self.settings(), inputs, self.device, load_algorithm(self.job), self.states())
+        return Work(self.settings(), inputs, self.device, self._algorithm(), self.states())
+
+    def _algorithm(self) -> Chosen:
+        """The algorithm that the job's settings name, with its settings; FedAvg where they name none."""
+        given = dict(self.job.settings.get("algorithm", {"name": "fedavg"}))
+        module = algorithm_module(given)
+        own = {key: value for key, value in given.items() if key not in ("name", "file")}
+        return Chosen(module, module.Settings(**own) if hasattr(module, "Settings") else None)
 
 
 def checked(assignment: Assignment) -> dict[str, str | None]:

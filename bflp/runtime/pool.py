@@ -210,23 +210,22 @@ def _serve(pipe: connection.Connection, assignment: Assignment) -> None:
 
 def _packed(content: Any) -> Any:
     """Tensors as arrays, which go through a pipe without sharing memory."""
-    if isinstance(content, Broadcast):
-        return Broadcast(_packed(content.model), _packed(content.state))
-    if isinstance(content, Answer):
-        return Answer(*map(_packed, content))
-    if isinstance(content, dict):
-        return {name: _packed(value) for name, value in content.items()}
-    return content.numpy() if isinstance(content, Tensor) else content
+    return _each(content, lambda part: part.numpy() if isinstance(part, Tensor) else part)
 
 
 def _unpacked(content: Any) -> Any:
+    return _each(content, lambda part: torch.from_numpy(part) if isinstance(part, np.ndarray) else part)
+
+
+def _each(content: Any, convert: Callable[[Any], Any]) -> Any:
+    """What goes through a pipe, with each of its parts converted."""
     if isinstance(content, Broadcast):
-        return Broadcast(_unpacked(content.model), _unpacked(content.state))
+        return Broadcast(_each(content.model, convert), _each(content.state, convert))
     if isinstance(content, Answer):
-        return Answer(*map(_unpacked, content))
+        return Answer(*(_each(part, convert) for part in content))
     if isinstance(content, dict):
-        return {name: _unpacked(value) for name, value in content.items()}
-    return torch.from_numpy(content) if isinstance(content, np.ndarray) else content
+        return {name: _each(value, convert) for name, value in content.items()}
+    return convert(content)
 
 
 def run_task(work: Work, broadcast: Broadcast, task: Task) -> Any:

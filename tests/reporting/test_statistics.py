@@ -16,15 +16,15 @@ from pydantic import ValidationError
 from reporting.test_drawing import visible_texts
 from scipy import stats
 
-from bflp.api import load_results
 from bflp.cli import statistics as command
 from bflp.engine.metrics.registry import METRICS
 from bflp.errors import ConfigError
 from bflp.reporting.figures import differences, rank_diagram, style
 from bflp.reporting.formats import FORMATS
-from bflp.reporting.statistics.analysis import analyse, excluding_zero, reference_row
+from bflp.reporting.statistics.analysis import analyse, reference_row
 from bflp.reporting.statistics.table import statistics_tables
 from bflp.reporting.statistics.words import summary
+from bflp.results.notebook import load_results
 from bflp.settings.schema import StatisticsSettings
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -126,17 +126,6 @@ def test_mistakes_are_told_in_a_line():
     with pytest.raises(ValidationError, match=r"unknown 'acuracy' - did you mean 'accuracy'"):
         StatisticsSettings(equivalence={"acuracy": 1})
     assert reference_row(None, ROWS[1:]) == 0 and reference_row("FVBWA GAA", ROWS) == 2
-
-
-def test_marks_are_the_intervals_of_a_block_without_0():
-    frame = frame_of([0, 3, 0])
-    marks = {mark for mark in excluding_zero(analysed(frame)) if mark[-1] == "accuracy"}
-    expected = set()
-    for block, row in itertools.product(BLOCKS, ROWS[1:]):
-        part = frame[(frame["partition"] == block[1])].set_index(["aggregator", "seed"])["accuracy"]
-        if stats.ttest_rel(part[row[1]], part["none"]).pvalue < 0.05:
-            expected.add((*block, *row, "accuracy"))
-    assert marks == expected and len(marks) >= 2
 
 
 def test_tables_have_every_row_in_every_format():

@@ -10,7 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from bflp.reporting.figures import style
-from bflp.reporting.statistics.analysis import LEVEL, Compared, Statistics, row_name
+from bflp.reporting.statistics.analysis import LEVEL, Compared, Statistics
+from bflp.reporting.titles import row_title
 
 _MOST_PANELS = 3  # side by side
 _BLOCK = "0.6"
@@ -34,7 +35,7 @@ def draw(statistics: Statistics) -> Any:
         _panel(axes, statistics, compared)
     for axes in list(grid.flat)[panels:]:
         axes.set_axis_off()
-    reference = row_name(statistics.rows[statistics.reference])
+    reference = row_title(statistics.rows[statistics.reference])
     style.heading(figure, f"Differences to {reference}", "paired by seed, mean over blocks, 95% intervals")
     style.foot_legend(figure, _handles())
     return figure

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bflp.errors import DataError
-from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
 from bflp.provenance.state import CellState, refuse_unfit, states
 from bflp.reporting.figures.block import Block
@@ -24,24 +23,20 @@ def load_block(
 
     With `partial`, what has not run or is damaged is left out; else that, and what is stale, raises DataError.
     """
-    found = states(plan, plan.block(dataset, partition, clients))
+    cells = plan.block(dataset, partition, clients)
+    found = states(plan, cells)
     if not partial:
         refuse_unfit(found)
     records: dict[tuple[str, str], dict[int, CellState]] = {}
     for item in found:
         if item.result is not None:
             records.setdefault(item.cell.row, {})[item.cell.seed] = item
-    counts = counts_file(plan, plan.block(dataset, partition, clients)[0])
+    counts = plan.partition_file(cells[0]).with_suffix(".csv")
     label_counts = None if partial and not counts.exists() else read_label_counts(counts)
     results = frame((item.cell, item.result, item.evaluation) for item in found if item.result is not None)
     chosen = {(name, rule): (row, rule) for (*_, name, rule), row in choices(plan, results).items()}
     block = Block.planned(plan, (dataset, partition, clients), records, label_counts, chosen)
     return block, [item for item in found if item.kind in ("stale", "damaged")]
-
-
-def counts_file(plan: Plan, cell: Cell) -> Path:
-    """The label counts of a cell's partition."""
-    return plan.partition_file(cell).with_suffix(".csv")
 
 
 def read_label_counts(path: Path) -> NDArray[np.int64]:

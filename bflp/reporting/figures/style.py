@@ -65,13 +65,7 @@ _SETTINGS = {
 # Blue, orange, green, vermillion, purple, sky blue; black and what is near it is kept for methods without a rule.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9")
 _WITHOUT_RULE = ("black", "#7F7F7F", "#7F4F24")
-_DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (1.2, 1.2)),
-    (0, (6, 1.5, 1.2, 1.5)),
-    (0, (4, 1, 1, 1, 1, 1)),
-)
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (4, 1, 1, 1, 1, 1)))
 _MARKERS = ("*", "o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
 
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from bflp.engine.metrics.registry import Metric
 from bflp.errors import ConfigError
-from bflp.grid.cell import NO_AGGREGATOR
 from bflp.reporting.statistics.paired import Estimate, claims, improvement, mean_difference
 from bflp.reporting.statistics.ranks import Ranks, average_ranks, signed_rank
+from bflp.reporting.titles import row_title
 from bflp.settings.schema import StatisticsSettings
 
 if TYPE_CHECKING:
@@ -91,18 +91,12 @@ class Statistics:
         return [index for index in range(len(self.rows)) if index != self.reference]
 
     def names(self) -> list[str]:
-        return [row_name(row) for row in self.rows]
-
-
-def row_name(row: Row) -> str:
-    """A row's model, and its aggregator where it has one."""
-    model, aggregator = row
-    return model if aggregator == NO_AGGREGATOR else f"{model} {aggregator}"
+        return [row_title(row) for row in self.rows]
 
 
 def reference_row(wanted: str | None, rows: Sequence[Row]) -> int:
     """The index of the reference row. Raises ConfigError where there is none of this name."""
-    names = [row_name(row) for row in rows]
+    names = [row_title(row) for row in rows]
     if wanted is None:
         return names.index("FEDAVG") if "FEDAVG" in names else 0
     if wanted not in names:
@@ -121,11 +115,8 @@ def analyse(
     """Compare the rows of a tidy frame of results, which may lack some. metrics: all there are, by name.
 
     A row that diverged with any seed of a block is left out of that block, as in the tables: the seeds that happened
-    to survive would flatter it. Raises ConfigError for a reference or a metric that there is not.
+    to survive would flatter it. Raises ConfigError for a reference that there is not.
     """
-    unknown = [name for name in settings.equivalence if name not in metrics]
-    if unknown:
-        raise ConfigError(f"statistics.equivalence: unknown metric {unknown[0]!r} (known: {', '.join(metrics)})")
     reference = reference_row(settings.reference, rows)
     blocks = [(str(dataset), str(partition), str(clients)) for dataset, partition, clients in blocks]
     names = [name for name in metrics if name in settings.equivalence]
@@ -162,20 +153,6 @@ def analyse(
             )
         )
     return Statistics(rows, blocks, seeds, reference, compared, diverged, missing)
-
-
-def excluding_zero(statistics: Statistics) -> set[tuple[str, str, str, str, str, str]]:
-    """(dataset, partition, clients, model, aggregator, metric) whose paired interval within the block excludes 0.
-
-    For marks in the result tables; not corrected for how many intervals there are.
-    """
-    return {
-        (*block, *row, compared.name)
-        for compared in statistics.compared
-        for i, row in enumerate(statistics.rows)
-        for j, block in enumerate(statistics.blocks)
-        if compared.by_block.low[i, j] > 0 or compared.by_block.high[i, j] < 0
-    }
 
 
 def _values(

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from bflp.datasets.registry import title as dataset_title
-from bflp.grid.cell import NO_AGGREGATOR
-from bflp.reporting.statistics.analysis import FEWEST_SIGNED_RANKS, Compared, Row, Statistics, row_name
+from bflp.reporting.statistics.analysis import FEWEST_SIGNED_RANKS, Compared, Statistics
 from bflp.reporting.statistics.words import interval, summary
-from bflp.reporting.table import Entry, Table
-from bflp.reporting.titles import partition_title
+from bflp.reporting.table import Row, Table
+from bflp.reporting.titles import partition_title, row_labels, row_title
 
 NAMES = ("statistics", "statistics_blocks")
-Lines = list[tuple[Sequence[str], Sequence[Entry | str]]]
 
 
 def statistics_tables(statistics: Statistics) -> list[Table]:
     """The tables of NAMES."""
-    reference = row_name(statistics.rows[statistics.reference])
+    reference = row_title(statistics.rows[statistics.reference])
     overall = Table(
         name=NAMES[0],
         caption=f"{summary(statistics)} Difference: mean over blocks of paired differences to {reference}, with a 95% "
@@ -51,7 +47,7 @@ def statistics_tables(statistics: Statistics) -> list[Table]:
             (
                 compared.metric.title,
                 [
-                    (_labels(statistics.rows[row]), [interval(compared, row, block) for block in order])
+                    (row_labels(statistics.rows[row]), [interval(compared, row, block) for block in order])
                     for row in statistics.others
                 ],
             )
@@ -61,19 +57,19 @@ def statistics_tables(statistics: Statistics) -> list[Table]:
     return [overall, by_block]
 
 
-def _overall_lines(statistics: Statistics, compared: Compared) -> Lines:
-    lines: Lines = []
+def _overall_lines(statistics: Statistics, compared: Compared) -> list[Row]:
+    lines: list[Row] = []
     ranks = dict(zip(compared.ranked, compared.ranks.average, strict=True)) if compared.ranks else {}
     for index, row in enumerate(statistics.rows):
         rank = f"{ranks[index]:.2f}" if index in ranks else "—"
         if index == statistics.reference:
-            lines.append((_labels(row), ["reference", "", "", "", "", "", rank]))
+            lines.append((row_labels(row), ["reference", "", "", "", "", "", rank]))
             continue
         share, low, high = compared.improvement[:, index]
         typical = compared.typical[index]
         lines.append(
             (
-                _labels(row),
+                row_labels(row),
                 [
                     interval(compared, index),
                     _p(compared.differs[index]),
@@ -86,11 +82,6 @@ def _overall_lines(statistics: Statistics, compared: Compared) -> Lines:
             )
         )
     return lines
-
-
-def _labels(row: Row) -> tuple[str, str]:
-    model, aggregator = row
-    return model, "N/A" if aggregator == NO_AGGREGATOR else aggregator
 
 
 def _p(value: float) -> str:

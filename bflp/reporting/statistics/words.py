@@ -7,10 +7,10 @@ from collections.abc import Sized
 import numpy as np
 
 from bflp.datasets.registry import title as dataset_title
-from bflp.reporting.statistics.analysis import LEVEL, Compared, Statistics, row_name
+from bflp.reporting.statistics.analysis import LEVEL, Compared, Statistics
 from bflp.reporting.statistics.paired import FEWEST_CLAIMED, FEWEST_PAIRS
 from bflp.reporting.statistics.ranks import FEWEST_ROWS, blocks_needed
-from bflp.reporting.titles import partition_title
+from bflp.reporting.titles import partition_title, row_title
 
 # A paragraph names so many leaders of a metric, and so many blocks of each.
 MOST_NAMED = 3
@@ -21,7 +21,7 @@ def summary(statistics: Statistics) -> str:
     rows, blocks, seeds = statistics.rows, statistics.blocks, statistics.seeds
     parts = [
         f"{_count(rows, 'row')} in {_count(blocks, 'block')} of {_count(seeds, 'seed')}: "
-        f"differences to {row_name(rows[statistics.reference])}, paired by seed, mean over the blocks that have both"
+        f"differences to {row_title(rows[statistics.reference])}, paired by seed, mean over the blocks that have both"
         + (f" (numbers: {statistics.numbers})." if statistics.numbers else "."),
         *(f"{compared.metric.title}: {_of_metric(statistics, compared)}." for compared in statistics.compared),
         _about_claims(statistics),
@@ -117,11 +117,11 @@ def about_ranks(statistics: Statistics) -> str:
 
 def _left_out(statistics: Statistics) -> str:
     parts = [
-        f"{row_name(row)} in {'/'.join(block)}, where it diverged with seed {', '.join(map(str, sorted(seeds)))}"
+        f"{row_title(row)} in {'/'.join(block)}, where it diverged with seed {', '.join(map(str, sorted(seeds)))}"
         for (row, block), seeds in statistics.diverged.items()
     ]
     wanted = len(statistics.blocks) * len(statistics.seeds)
-    parts += [f"{count} of {wanted} runs of {row_name(row)}, missing" for row, count in statistics.missing.items()]
+    parts += [f"{count} of {wanted} runs of {row_title(row)}, missing" for row, count in statistics.missing.items()]
     return f"Left out: {'; '.join(parts)}." if parts else ""
 
 
