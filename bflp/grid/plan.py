@@ -15,7 +15,7 @@ from bflp.datasets.registry import BUILT_IN
 from bflp.engine.metrics.registry import filed
 from bflp.errors import ConfigError
 from bflp.files import canonical_json
-from bflp.fingerprint import digests, fingerprint
+from bflp.fingerprint import fingerprint
 from bflp.grid.cell import NO_AGGREGATOR, Cell
 from bflp.grid.coverage import (
     PREPARE_MODULES,
@@ -292,10 +292,6 @@ class Plan:
         else:
             origin = [BUILT_IN[dataset].torchvision_class, BUILT_IN[dataset].split]
         return canonical_json({"origin": origin, "fingerprint": fingerprint(PREPARE_MODULES)})
-
-    def prepare_code(self) -> dict[str, str]:
-        """A digest of each module that preparing data runs."""
-        return digests(PREPARE_MODULES)
 
     def partition_job(self, dataset: str, partition: str, clients: int, seed: int) -> str:
         """All that a partition depends on besides the labels, as one canonical string."""

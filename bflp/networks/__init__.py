@@ -97,10 +97,11 @@ def build(
         layout = lenet.LeNetLayout(input_shape, labels, variational != "none")
         return lenet.LeNet(layout, posterior, device)  # type: ignore[no-any-return]
     plain = importlib.import_module("bflp.networks.plain")
-    make = partial(_builder(spec), input_shape, labels, **_settings(spec))
-    return plain.PlainNetwork(  # type: ignore[no-any-return]
-        _title(spec), make, input_shape, labels, variational, posterior, device
-    )
+    own = {name: value for name, value in spec.items() if name not in ("name", "file")}
+    make = partial(_builder(spec), input_shape, labels, **own)
+    title = str(spec.get("file", f"network {spec.get('name')}"))
+    network: Network = plain.PlainNetwork(title, make, input_shape, labels, variational, posterior, device)
+    return network
 
 
 def _builder(spec: Mapping[str, Any]) -> Callable[..., Any]:
@@ -122,11 +123,3 @@ def _builder(spec: Mapping[str, Any]) -> Callable[..., Any]:
 
 def _is_fast(spec: Mapping[str, Any], variational: str) -> bool:
     return spec.get("name") == "lenet" and variational in FAST_LENET
-
-
-def _title(spec: Mapping[str, Any]) -> str:
-    return str(spec["file"] if "file" in spec else f"network {spec['name']}")
-
-
-def _settings(spec: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in spec.items() if name not in ("name", "file")}

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bflp.files import write_text
-from bflp.fingerprint import module_path
-from bflp.grid.coverage import training_digests
+from bflp.fingerprint import digests, module_path
+from bflp.grid.coverage import PREPARE_MODULES, training_digests
 from bflp.grid.plan import Plan
 from bflp.results.evaluation import Evaluation
 from bflp.results.result import Result
@@ -58,7 +58,7 @@ def evaluation_mismatch(
 
 def record_preparation(plan: Plan, dataset: str, job: str) -> None:
     """Write down what a data set was prepared from, and by what code. job: as the plan gave it before that."""
-    record = {"job": json.loads(job), "code": plan.prepare_code()}
+    record = {"job": json.loads(job), "code": digests(PREPARE_MODULES)}
     write_text(plan.paths.made(dataset), json.dumps(record) + "\n")
 
 
@@ -76,7 +76,7 @@ def preparation(plan: Plan, dataset: str) -> str | None:
     if then["origin"] != now["origin"]:
         return f"{source} has other content" if source else "it has another source"
     if then["fingerprint"] != now["fingerprint"]:
-        return f"other code ({_changed_code(code_then, plan.prepare_code())})"
+        return f"other code ({_changed_code(code_then, digests(PREPARE_MODULES))})"
     return None
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Row = tuple[str, str]  # model, aggregator
 Block = tuple[str, str, str]  # dataset, partition, clients
 Floats = NDArray[np.float64]
+KEYS = ["model", "aggregator", "dataset", "partition", "clients", "seed"]
 
 LEVEL = 0.05
 # With fewer blocks the prior of the signed-rank test says more than they do.
@@ -159,26 +160,20 @@ def _values(
     frame: pd.DataFrame, rows: Sequence[Row], blocks: Sequence[Block], seeds: Sequence[int], metrics: Sequence[str]
 ) -> tuple[Floats, dict[tuple[Row, Block], list[int]], dict[Row, int]]:
     """Results [M, R, B, S], NaN where there are none or left out; who diverged; how many are missing."""
-    values = np.full((len(metrics), len(rows), len(blocks), len(seeds)), np.nan)
-    row_of, block_of = ({key: index for index, key in enumerate(keys)} for keys in (rows, blocks))
-    seed_of = {seed: index for index, seed in enumerate(seeds)}
-    diverged: dict[tuple[Row, Block], list[int]] = {}
-    missing = dict.fromkeys(rows, len(blocks) * len(seeds))
-    for line in frame.to_dict("records"):
-        row = (str(line["model"]), str(line["aggregator"]))
-        block = (str(line["dataset"]), str(line["partition"]), str(line["clients"]))
-        seed = int(line["seed"])
-        if row not in row_of or block not in block_of or seed not in seed_of:
-            continue
-        missing[row] -= 1
-        if bool(line["diverged"]):
-            diverged.setdefault((row, block), []).append(seed)
-        else:
-            numbers = [math.nan if line.get(name) is None else float(line[name]) for name in metrics]
-            values[:, row_of[row], block_of[block], seed_of[seed]] = numbers
-    for row, block in diverged:
-        values[:, row_of[row], block_of[block]] = np.nan
-    return values, diverged, {row: count for row, count in missing.items() if count}
+    index = [(*row, *block, seed) for row in rows for block in blocks for seed in seeds]
+    found = frame.astype({"clients": str}).set_index(KEYS).reindex(index).reindex(columns=["diverged", *metrics])
+    shape = len(rows), len(blocks), len(seeds)
+    values = np.array([found[name].to_numpy(np.float64) for name in metrics]).reshape(-1, *shape)
+    diverged, absent = (np.reshape(flags, shape) for flags in (found["diverged"].eq(True), found["diverged"].isna()))
+    values[:, diverged.any(-1)] = np.nan
+    return (
+        values,
+        {
+            (rows[row], blocks[block]): [seeds[seed] for seed in np.flatnonzero(diverged[row, block])]
+            for block, row in np.argwhere(diverged.any(-1).T)
+        },
+        {row: count for row, count in zip(rows, absent.sum((1, 2)).tolist(), strict=True) if count},
+    )
 
 
 def _common_means(values: Floats) -> tuple[Floats, NDArray[np.int64]]:
