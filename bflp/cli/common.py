@@ -103,7 +103,7 @@ def shown_frame(plan: Plan, partial: bool) -> pd.DataFrame:
 
     partial: of the cells that have run, as `partial_frame`; else of results.csv.
     """
-    tables, finished = plan.settings.tables, _finished(plan) if partial else []
+    tables, finished = plan.settings.tables, finished_cells(plan) if partial else []
     final = marked(plan, frame(finished)) if partial else read_merged(plan)
     if not in_words(tables):
         return final
@@ -112,10 +112,11 @@ def shown_frame(plan: Plan, partial: bool) -> pd.DataFrame:
 
 def partial_frame(plan: Plan) -> pd.DataFrame:
     """The tidy data frame of the cells that have run; says on stderr what is stale, damaged or not evaluated."""
-    return marked(plan, frame(_finished(plan)))
+    return marked(plan, frame(finished_cells(plan)))
 
 
-def _finished(plan: Plan) -> list[Finished]:
+def finished_cells(plan: Plan) -> list[Finished]:
+    """The cells that have run; says on stderr what is stale, damaged or not evaluated."""
     found = [item for item in states(plan) if item.kind != "missing"]
     wrong = [item for item in found if item.kind in ("stale", "damaged")]
     if wrong:

@@ -110,7 +110,7 @@ def chosen_table(plan: Plan, frame: pd.DataFrame) -> Table:
                 for model in plan.sweeps[name]:
                     keys = [(data, partition, setup, model, rule) for setup in grid.clients for data in grid.datasets]
                     values = [_held_out(cells.get(key), metric, len(grid.seeds)) for key in keys]
-                    rows.append(((model, aggregator_title(rule)), [METRICS[metric].title, *values]))
+                    rows.append((row_labels((model, rule)), [METRICS[metric].title, *values]))
         blocks.append((partition_title(partition), rows))
     return Table(
         name="chosen",

@@ -386,12 +386,15 @@ def test_own_files_are_kept_and_never_run_by_a_check(tmp_path: Path) -> None:
     rule = tmp_path / "my rule.py"
     text = "def aggregate(means, log_variances, weights, settings, generator):\n    return 0, 0\n"
     rule.write_text(text)
-    top = {"aggregators": {"MINE": {"file": str(rule)}}}
+    # And with tables that read more than results.csv.
+    tables = {"at_round": 6, "target_accuracy": 50}
+    top = {"aggregators": {"MINE": {"file": str(rule)}}, "tables": tables}
     plan = fabricated_run.plan(tmp_path, samples=200, top=top, models=["FVBA"], aggregators=["MINE"], seeds=[0])
     fabricated_run.make(plan)
     path = tmp_path / "grid.zip"
     write(plan, {}, False, path)
     files = files_of(path)
+    assert "tables/target.md" in files and b"after round 6" in files["tables/results10.md"]
     assert files["own/1-my_rule.py"] == text.encode()
     assert json.loads(files["archive.json"])["own_files"] == {str(rule): "own/1-my_rule.py"}
     rule.write_text("raise SystemExit('it was run')")

@@ -26,6 +26,7 @@ def test_each_row_has_its_own_numbers(page: str, rows: tuple[str, ...], results:
         # The notebook's page goes on from there.
         shown = python("notebook.md", tmp_path)
         assert "fmnist-mini/iid/10/FVBWA/AALV/seed0" in shown and "GroupNorm" in shown
+        assert "of each class: [" in shown
         accuracy = float(shown[: shown.index("Sequential")].split()[-1])
         (exact,) = [float(cells[4]) for cells in found if "FVBWA" in cells]
         assert accuracy == pytest.approx(exact / 100, abs=0.05)  # other Monte Carlo samples
