@@ -43,7 +43,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Plan:
         "evaluation": {"monte_carlo_samples": 3, "final": ASKED},
         "tables": {"metrics": ["accuracy", "nll", *NAMES]},
     }
-    grid = {"partitions": ["iid"], "clients": [CLIENTS], "models": ["FEDAVG", "FVBWA"], "aggregators": ["EAA"]}
+    grid: dict[str, Any] = {
+        "partitions": ["iid"],
+        "clients": [CLIENTS],
+        "models": ["FEDAVG", "FVBWA"],
+        "aggregators": ["EAA"],
+    }
     plan = fabricated_run.plan(tmp_path_factory.mktemp("run"), samples=200, top=top, seeds=[0], **grid)
     for cell in plan.cells:
         bflp(plan, "train", "--cell", str(cell))
@@ -81,7 +86,12 @@ def test_asking_later_evaluates_and_gives_the_same(trained: Plan, capsys: pytest
 def test_the_temperature_is_of_the_held_out_samples(trained: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Predictions] = []
     fit = temperature.fitted
-    monkeypatch.setattr(temperature, "fitted", lambda predictions: seen.append(predictions) or fit(predictions))
+
+    def noted(predictions: Predictions) -> float:
+        seen.append(predictions)
+        return fit(predictions)
+
+    monkeypatch.setattr(temperature, "fitted", noted)
     for cell in trained.cells:
         trained.paths.evaluation(cell).unlink()
     bflp(trained, "evaluate")

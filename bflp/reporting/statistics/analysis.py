@@ -169,7 +169,7 @@ def _values(
     return (
         values,
         {
-            (rows[row], blocks[block]): [seeds[seed] for seed in np.flatnonzero(diverged[row, block])]
+            (rows[row], blocks[block]): [seed for seed, gone in zip(seeds, diverged[row, block], strict=True) if gone]
             for block, row in np.argwhere(diverged.any(-1).T)
         },
         {row: count for row, count in zip(rows, absent.sum((1, 2)).tolist(), strict=True) if count},
