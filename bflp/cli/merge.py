@@ -1,4 +1,4 @@
-"""Merge the results of all cells that the config names into tidy tables: results.csv, and rounds.csv of all rounds.
+"""Merge the results of all cells into results.csv, and those of all rounds into rounds.csv.
 
 Each result is checked: it must be whole, of its cell, and made with the present settings, code and data.
 """
