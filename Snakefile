@@ -132,6 +132,9 @@ localrules:
 
 
 onstart:
+    # Snakemake's plugin does not quote it: all jobs would fail, with an empty log.
+    if workflow.executor_plugin.name == "slurm" and " " in sys.executable:
+        sys.exit(f"error: on SLURM jobs cannot start {sys.executable}: its path has a space; move the clone")
     announce(PLAN)
 
 

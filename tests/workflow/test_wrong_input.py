@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -234,3 +237,15 @@ def test_a_partition_that_cannot_be_drawn_is_named_before_training(fresh: Projec
     assert done.returncode == 1
     assert "error: partition uneven of tiny: alpha 1e-06, 2 clients and min_samples 29 clash" in said
     assert not (fresh.results / "cells").exists()
+
+
+def test_on_slurm_a_python_with_a_space_in_its_path_is_refused(fresh: Project, tmp_path: Path) -> None:
+    """Before anything is submitted: the plugin does not quote it."""
+    environment = tmp_path / "a space" / "venv"
+    environment.parent.mkdir()
+    environment.symlink_to(sys.prefix)
+    python = environment / "bin" / "python"
+    command = [str(python), "-m", "snakemake", "--workflow-profile", "profiles/slurm", "--configfile", "small.yaml"]
+    done = subprocess.run(command, cwd=fresh.folder, capture_output=True, text=True, check=False)
+    assert f"on SLURM jobs cannot start {python}: its path has a space" in one_error(done)
+    assert not fresh.data.exists() and not list((fresh.folder / ".snakemake").glob("locks/*"))
