@@ -590,11 +590,11 @@ class RoundTime(Section):
     """What the target `round_time` measures: local training time per round, for every row of the tables."""
 
     dataset: Name = "cifar10"
-    """A data set, built in or of `datasets`."""
+    """A data set, built in or of `datasets`; not given and not in the grid: the grid's first."""
     partition: Name = "iid"
-    """An entry of `partitions`."""
+    """An entry of `partitions`; likewise."""
     clients: Name = "100"
-    """An entry of `setups`."""
+    """An entry of `setups`; likewise."""
     processes: Some[PositiveInt] = [1, 5, 10]
     """Numbers of worker processes."""
     rounds: PositiveInt = 5

@@ -22,7 +22,7 @@ from bflp.grid.cell import Cell
 from bflp.grid.job import Job
 from bflp.grid.plan import Plan
 from bflp.runtime.inputs import Assignment, checked
-from bflp.settings.schema import Settings
+from bflp.settings.schema import Settings, load
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAPER: dict[str, Any] = yaml.safe_load((PROJECT / "config.yaml").read_text(encoding="utf-8"))
@@ -246,3 +246,10 @@ def test_a_partition_with_a_seed_of_its_own_is_the_same_for_all_seeds(tmp_path: 
             checked(assignment)
             assert assignment.settings().seed == cell.seed
             assert json.loads(plan.partition_job_of(cell))["seed"] == (cell.seed if own is None else own)
+
+
+def test_round_times_are_of_the_papers_cells_or_of_what_the_grid_has() -> None:
+    """config.yaml lies below every grid: of one without CIFAR-10 nothing else is downloaded."""
+    paper, demo = PROJECT / "config.yaml", PROJECT / "examples" / "demo.yaml"
+    for files, block in (([paper], ("cifar10", "iid", "100")), ([paper, demo], ("fmnist-mini", "iid", "10"))):
+        assert {cell.block for cell, _ in Plan(load(files)).round_time_cells()} == {block}
