@@ -101,6 +101,12 @@ FIGURES = [
     for suffix in ("pdf", "svg")
 ]
 EVALUATED = [PLAN.paths.evaluated(*block) for block in PLAN.blocks()]
+# Whoever adds a source sees it in the comparison.
+PUBLISHED = sorted(
+    str(file)
+    for pattern in ("bflp/paper/published/*/*", "examples/papers/*.yaml")
+    for file in Path(workflow.basedir).glob(pattern)
+)
 OVERVIEW = expand(f"{RESULTS}/overview/{{name}}.html", name=PAGES)
 
 
@@ -472,10 +478,11 @@ rule comparison:
     input:
         results=f"{RESULTS}/results.csv",
         merged=MERGED,
+        published=PUBLISHED,
     output:
         expand(f"{RESULTS}/tables/comparison.{{kind}}", kind=["tex", "md", "csv", "pdf"]),
-        page(f"{RESULTS}/tables/comparison.html", "comparison", "Comparison with the paper", What="Table"),
-        page(f"{RESULTS}/tables/comparison.svg", "comparison", "Comparison with the paper", What="Figure"),
+        page(f"{RESULTS}/tables/comparison.html", "comparison", "Published numbers", What="Table"),
+        page(f"{RESULTS}/tables/comparison.svg", "comparison", "Published numbers", What="Figure"),
         f"{RESULTS}/tables/claims.md",
     log:
         f"{RESULTS}/logs/comparison.log",
@@ -485,6 +492,6 @@ rule comparison:
         "envs/bflp.yaml"
     params:
         program=program("comparison", "--settings", SETTINGS.canonical()),
-        job=lambda wildcards: PLAN.summary_job("bflp.paper.claims"),
+        job=lambda wildcards: PLAN.summary_job("bflp.paper.claims", "bflp.paper.comparison_figure"),
     shell:
         "{params.program} > {log:q} 2>&1"

@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 
 from bflp.engine.metrics.registry import METRICS
+from bflp.reporting.titles import aggregator_title
 
-PUBLISHED = Path(__file__).resolve().parents[1] / "bflp" / "paper" / "published"
+PUBLISHED = Path(__file__).resolve().parents[1] / "bflp" / "paper" / "published" / "bflp"
+RESULTS = ("accuracy", "ece", "nll")
 COLUMNS = ["dataset", "partition", "clients", "model", "aggregator", "seed", "diverged", *METRICS]
 SUMMARIES = {
     "fmnist": {"input_shape": [1, 28, 28], "labels": 10, "train_size": 60000, "test_size": 10000},
@@ -29,21 +31,18 @@ def paper(**changes: Any) -> Any:
     return made_up_grid.plan(**{"setups": ["10", "100"], **grid, **changes})
 
 
-def published(name: str) -> pd.DataFrame:
-    return pd.read_csv(PUBLISHED / name, keep_default_na=False, dtype={"clients": str})
+def published(*metrics: str) -> pd.DataFrame:
+    frame = pd.read_csv(PUBLISHED / "numbers.csv", keep_default_na=False, dtype={"clients": str})
+    return frame[frame["metric"].isin(metrics)]
 
 
 def as_results() -> pd.DataFrame:
     """Tidy results of five seeds."""
     rows: dict[tuple[Any, ...], dict[str, float]] = {}
-    for number in [
-        *published("results.csv").itertuples(),
-        *published("spread.csv").assign(metric="spread").itertuples(),
-    ]:
-        rule = "none" if number.aggregator == "N/A" else number.aggregator
+    for number in published(*RESULTS, "spread").itertuples():
         for seed, deviation in enumerate(FIVE):
-            key = (number.dataset, number.partition, number.clients, number.model, rule, seed)
-            value = number.mean + deviation * number.standard_error * math.sqrt(5)
+            key = (number.dataset, number.partition, number.clients, number.model, number.aggregator, seed)
+            value = number.mean + deviation * number.error * math.sqrt(5)
             rows.setdefault(key, {})[str(number.metric)] = value
     frame = pd.DataFrame([{**dict(zip(COLUMNS, key, strict=False)), **values} for key, values in rows.items()])
     return frame.assign(diverged=False).reindex(columns=COLUMNS)
@@ -85,7 +84,7 @@ def expected_rows(clients: str, pattern: str, bold: str) -> dict[tuple[str, ...]
     """(partition, model, rule) -> the nine published entries of the row, in a format's words."""
     numbers: dict[Any, Any] = {
         (row.dataset, row.partition, row.clients, row.model, row.aggregator, row.metric): row
-        for row in published("results.csv").itertuples()
+        for row in published(*RESULTS).itertuples()
     }
     result: dict[tuple[str, ...], list[str]] = {}
     titles = {"iid": "IID", "noniid": "non-IID"}
@@ -94,12 +93,10 @@ def expected_rows(clients: str, pattern: str, bold: str) -> dict[tuple[str, ...]
             row = [
                 numbers[dataset, partition, clients, model, rule, metric]
                 for dataset in ("fmnist", "cifar10", "svhn")
-                for metric in ("accuracy", "ece", "nll")
+                for metric in RESULTS
             ]
-            result[titles[partition], model, rule] = [
-                pattern.format(
-                    bold.format(f"{entry.mean:.2f}") if entry.bold else f"{entry.mean:.2f}", entry.standard_error
-                )
+            result[titles[partition], model, aggregator_title(rule)] = [
+                pattern.format(bold.format(f"{entry.mean:.2f}") if entry.bold else f"{entry.mean:.2f}", entry.error)
                 for entry in row
             ]
     assert len(result) == 24

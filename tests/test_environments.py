@@ -99,7 +99,7 @@ def test_the_conda_environment_has_the_pinned_versions() -> None:
 
 def cpu_packages() -> list[Requirement]:
     """What `make setup CPU=1` installs."""
-    command = ["sed", "-E", "-f", ENVIRONMENTS / "cpu.sed", ENVIRONMENTS / "requirements.txt"]
+    command = ["sed", "-E", "-f", str(ENVIRONMENTS / "cpu.sed"), str(ENVIRONMENTS / "requirements.txt")]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return [Requirement(line) for line in text.splitlines() if line and not line.lstrip().startswith("#")]
 

@@ -101,18 +101,13 @@ def listed(items: Sequence[object], most: int | None) -> str:
 def shown_frame(plan: Plan, partial: bool) -> pd.DataFrame:
     """The tidy results that tables and statistics show: of the rounds that `tables` chooses. Raises DataError.
 
-    partial: of the cells that have run, as `partial_frame`; else of results.csv.
+    partial: of the cells that have run, by `finished_cells`; else of results.csv.
     """
     tables, finished = plan.settings.tables, finished_cells(plan) if partial else []
     final = marked(plan, frame(finished)) if partial else read_merged(plan)
     if not in_words(tables):
         return final
     return of_chosen_rounds(final, rounds_frame(finished) if partial else read_merged_rounds(plan), tables)
-
-
-def partial_frame(plan: Plan) -> pd.DataFrame:
-    """The tidy data frame of the cells that have run; says on stderr what is stale, damaged or not evaluated."""
-    return marked(plan, frame(finished_cells(plan)))
 
 
 def finished_cells(plan: Plan) -> list[Finished]:

@@ -1,4 +1,4 @@
-"""Compare results with the published tables, and check the paper's claims.
+"""Compare results with the published tables of all sources that have their cells, and check these papers' claims.
 
 With --partial: from the cells that have run so far. With --archive: from the JSON files below a folder `cells`,
 whatever code made them.
@@ -8,10 +8,10 @@ import argparse
 from pathlib import Path
 
 from bflp.cli.arguments import add_settings_arguments
-from bflp.cli.common import partial_frame, plan_from
+from bflp.cli.common import finished_cells, plan_from
 from bflp.errors import DataError
 from bflp.files import whole_file, write_text
-from bflp.paper.claims import check_all
+from bflp.paper.claims import CLAIMS, in_words
 from bflp.paper.comparison import compare, comparison_table, summary
 from bflp.paper.comparison_figure import draw
 from bflp.reporting.figures import style
@@ -29,13 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    if arguments.archive:
-        found, folder = frame(read_folder(arguments.archive)), arguments.archive
+    if arguments.archive or arguments.partial:
+        plan = None if arguments.archive else plan_from(arguments)
+        folder = plan.results / "tables_partial" if plan else arguments.archive
+        finished = finished_cells(plan) if plan else read_folder(arguments.archive)
+        found, setups = frame(finished), [(cell, result.settings) for cell, result, _ in finished]
     else:
         plan = plan_from(arguments)
-        folder = plan.results / ("tables_partial" if arguments.partial else "tables")
-        found = partial_frame(plan) if arguments.partial else read_merged(plan)
-    compared = compare(found)
+        found, folder = read_merged(plan), plan.results / "tables"
+        setups = [(cell, plan.cell_settings(cell)) for cell in plan.cells]
+    compared = compare(found, setups)
     if compared.empty:
         raise DataError("none of the cells that have run is in the published tables: there is nothing to compare")
     with whole_file(folder / "comparison.csv") as temporary:
@@ -43,9 +46,8 @@ def run(arguments: argparse.Namespace) -> None:
     table = comparison_table(compared)
     write_table(table, folder)
     style.save(draw(compared), folder / "comparison")
-    lines = [f"- **{verdict.outcome}**: {verdict.claim} ({verdict.detail})" for verdict in check_all(found)]
-    write_text(folder / "claims.md", "\n".join(lines) + "\n")
-    counts = summary(compared)
+    claims = "\n".join(in_words(source, found) for source in dict.fromkeys(compared["source"]) if source in CLAIMS)
+    write_text(folder / "claims.md", claims)
     print(to_markdown(table))
-    print("\n".join(lines))
-    print(f"\n{counts['compared']} numbers compared, {counts['marked']} beyond 3: {folder}/comparison.md, claims.md")
+    print(claims)
+    print(f"{summary(compared)}: {folder}/comparison.md, claims.md")

@@ -1,19 +1,21 @@
-"""The paper's statements as checks over results: each is true, false, or there is not enough data to say.
+"""Papers' statements as checks over results: each is true, false, or there is not enough data to say.
 
-Every check takes means per (dataset, partition, clients, model, aggregator) and gives a `Verdict`. The same checks run
-on the published numbers, which shows what the statements mean there.
+`CLAIMS` has them by source. Every check takes means per (dataset, partition, clients, model, aggregator) of the models
+that the source has numbers of. The same checks run on the published numbers: that shows what the statements mean there.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pandas as pd
 
-from bflp.paper.comparison import KEYS, TEXT, blocks
+from bflp.grid.cell import NO_AGGREGATOR
+from bflp.paper.comparison import blocks
+from bflp.paper.sources import KEYS, PUBLISHED, TEXT, sources
 
 LOW_SPREAD, HIGH_SPREAD = ("GAA", "AALV", "CF"), ("EAA", "PPA")
 DETERMINISTIC = ("FED", "FEDAVG")
@@ -32,20 +34,18 @@ class Verdict:
     detail: str
 
 
-def check_all(frame: pd.DataFrame) -> list[Verdict]:
-    """All claims over tidy results (or the published numbers in the same columns)."""
-    means = frame.groupby(KEYS)[[*SIGNS, "spread", "train_seconds", "aggregation_seconds"]].mean()
-    checks: tuple[tuple[str, Callable[[pd.DataFrame], Iterator[tuple[str, bool]]]], ...] = (
-        (
-            "With 10 clients GAA, AALV and CF (low spread) beat the deterministic models on accuracy, ECE and NLL",
-            _low_spread_beats_deterministic,
-        ),
-        ("With 100 clients EAA and PPA fall behind the low-spread rules in accuracy", _high_spread_falls_behind),
-        ("The spreads are ordered CF < AALV < GAA < EAA and PPA", _spread_order),
-        ("No rule is best everywhere", _no_rule_wins),
-        ("PPA's rounds take more time than those of the other rules", _ppa_is_slower),
-    )
-    return [_verdict(claim, list(check(means))) for claim, check in checks]
+def check_all(source: str, frame: pd.DataFrame) -> list[Verdict]:
+    """All claims of a source over tidy results (or its published numbers in the same columns)."""
+    columns = [*SIGNS, "spread", "train_seconds", "aggregation_seconds"]
+    known = frame["model"].isin(sources()[source].numbers["model"])
+    means = frame[known].groupby(KEYS)[[name for name in columns if name in frame]].mean().reindex(columns=columns)
+    return [_verdict(claim, list(check(means))) for claim, check in CLAIMS.get(source, ())]
+
+
+def in_words(source: str, frame: pd.DataFrame) -> str:
+    """A source's claims as Markdown, below its name."""
+    lines = [f"- **{verdict.outcome}**: {verdict.claim} ({verdict.detail})" for verdict in check_all(source, frame)]
+    return "\n".join([f"{sources()[source].about.name}:", "", *lines, ""])
 
 
 def _verdict(claim: str, cases: list[tuple[str, bool]]) -> Verdict:
@@ -101,18 +101,30 @@ def _spread_order(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
 
 
 def _no_rule_wins(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
+    return _no_winner(means, lambda row: row[1], {*LOW_SPREAD, *HIGH_SPREAD}, SIGNS)
+
+
+def _no_algorithm_wins(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
+    # FEDPROX-0.01 is FedProx, too.
+    algorithms = {"FEDAVG", "FEDPROX", "SCAFFOLD", "FEDNOVA"}
+    return _no_winner(means, lambda row: row[0].split("-")[0], algorithms, {"accuracy": 1})
+
+
+def _no_winner(
+    means: pd.DataFrame, name_of: Callable[[tuple[str, str]], str], needed: set[str], signs: Mapping[str, int]
+) -> Iterator[tuple[str, bool]]:
+    """One case: no name is the best of all rows in every block that has all that are needed, and by every metric."""
     winners: dict[str, set[str]] = {}
     compared = 0
     for _, _, rows in _blocks(means):
-        rules = {rule for _, rule in rows}
-        if not {*LOW_SPREAD, *HIGH_SPREAD} <= rules:
+        if not needed <= set(map(name_of, rows)):
             continue
-        for metric, sign in SIGNS.items():
+        for metric, sign in signs.items():
             compared += 1
             best = max(sign * row[metric] for row in rows.values())
-            for (_, rule), row in rows.items():
+            for key, row in rows.items():
                 if sign * row[metric] == best:
-                    winners.setdefault(rule, set()).add(f"{compared}")
+                    winners.setdefault(name_of(key), set()).add(f"{compared}")
     if compared > 1:
         name = f"best in some of {compared} comparisons: {', '.join(sorted(winners))}"
         yield name, all(len(won) < compared for won in winners.values())
@@ -131,13 +143,28 @@ def _ppa_is_slower(means: pd.DataFrame) -> Iterator[tuple[str, bool]]:
                 yield f"{name} {model}", seconds["PPA"] > SLOWER * sum(others) / len(others)
 
 
-def published_frame() -> pd.DataFrame:
-    """The published numbers as tidy results. Times: local training with ten processes, where published."""
-    from bflp.grid.cell import NO_AGGREGATOR
-    from bflp.paper.comparison import PUBLISHED, published
+CLAIMS: dict[str, tuple[tuple[str, Callable[[pd.DataFrame], Iterator[tuple[str, bool]]]], ...]] = {
+    "bflp": (
+        (
+            "With 10 clients GAA, AALV and CF (low spread) beat the deterministic models on accuracy, ECE and NLL",
+            _low_spread_beats_deterministic,
+        ),
+        ("With 100 clients EAA and PPA fall behind the low-spread rules in accuracy", _high_spread_falls_behind),
+        ("The spreads are ordered CF < AALV < GAA < EAA and PPA", _spread_order),
+        ("No rule is best everywhere", _no_rule_wins),
+        ("PPA's rounds take more time than those of the other rules", _ppa_is_slower),
+    ),
+    "niid_bench": (("No algorithm has the best accuracy everywhere", _no_algorithm_wins),),
+}
 
-    wide = published().pivot_table(index=KEYS, columns="metric", values="published").reset_index()
-    times = pd.read_csv(PUBLISHED / "round_time.csv", keep_default_na=False, dtype=TEXT)
+
+def published_frame(source: str) -> pd.DataFrame:
+    """A source's published numbers as tidy results. Times: local training with ten processes, where published."""
+    wide = sources()[source].numbers.pivot_table(index=KEYS, columns="metric", values="published").reset_index()
+    file = PUBLISHED / source / "round_time.csv"
+    if not file.exists():
+        return wide
+    times = pd.read_csv(file, keep_default_na=False, dtype=TEXT)
     times = times[times["processes"] == 10].assign(aggregation_seconds=0.0)
     times["aggregator"] = times["aggregator"].replace("N/A", NO_AGGREGATOR)
     times = times.rename(columns={"seconds_per_round": "train_seconds"})

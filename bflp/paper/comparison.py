@@ -1,97 +1,150 @@
-"""Our numbers beside the published ones, cell by cell.
+"""Our numbers beside the published ones, cell by cell, of every source that has them.
 
-The difference is given in units of the published standard deviation of one seed: standard error x sqrt(5), and at least
-half a unit of the last printed digit (0.005). Beyond 3 it is marked.
+The difference is given in units of the published standard deviation of one seed, and beyond 3 it is marked; where a
+source prints no error it is given in points (of an NLL or a spread: as it is).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+import string
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bflp.engine.metrics.registry import METRICS
-from bflp.engine.predictions import CURVES
-from bflp.grid.cell import NO_AGGREGATOR
-from bflp.reporting.table import Entry, Table
+from bflp.errors import DataError
+from bflp.grid.cell import Cell
+from bflp.paper.sources import KEYS, sources
+from bflp.reporting.table import MISSING, Entry, Table
 from bflp.reporting.titles import aggregator_title, block_title
 
-PUBLISHED = Path(__file__).parent / "published"
-PUBLISHED_SEEDS = 5
-HALF_DIGIT = 0.005
 MARKED_BEYOND = 3.0
-KEYS = ["dataset", "partition", "clients", "model", "aggregator"]
-# Names stay text, also those that look like numbers.
-TEXT = dict.fromkeys(KEYS, str)
 COLUMNS = [
     *KEYS,
     "metric",
+    "source",
     "published",
     "published_error",
+    "sources_low",  # of all sources that have this number, where there are several; else NaN
+    "sources_high",
     "ours",
     "ours_error",
     "seeds",
     "difference",
+    "unit",  # deviations or points
     "marked",
+    "differing",  # the settings that are not the published ones, in words
 ]
+Setups = Iterable[tuple[Cell, Mapping[str, Any]]]  # cells and their settings, in the form of a result's
 
 
 def published() -> pd.DataFrame:
-    """The published means and standard errors: KEYS, metric, published, published_error."""
-    results = pd.read_csv(PUBLISHED / "results.csv", keep_default_na=False, dtype=TEXT)
-    spread = pd.read_csv(PUBLISHED / "spread.csv", keep_default_na=False, dtype=TEXT).assign(metric="spread")
-    frame = pd.concat([results, spread], ignore_index=True)
-    frame["aggregator"] = frame["aggregator"].replace("N/A", NO_AGGREGATOR)
-    frame = frame.rename(columns={"mean": "published", "standard_error": "published_error"})
-    return frame[[*KEYS, "metric", "published", "published_error"]]
+    """All published numbers: those of `Source` with source, sources_low and sources_high."""
+    frame = pd.concat([each.numbers.assign(source=key) for key, each in sources().items()], ignore_index=True)
+    groups = frame.groupby([*KEYS, "metric"])["published"]
+    several = groups.transform("count") > 1
+    low, high = groups.transform("min").where(several), groups.transform("max").where(several)
+    return frame.assign(sources_low=low, sources_high=high)
 
 
-def compare(frame: pd.DataFrame) -> pd.DataFrame:
-    """COLUMNS for every published number of which we have at least one seed. frame: tidy results (results.frame)."""
-    metrics = list(CURVES)
+def compare(frame: pd.DataFrame, setups: Setups) -> pd.DataFrame:
+    """COLUMNS for every published number of which we have at least one seed.
+
+    frame: tidy results (results.frame); setups: of its cells. Raises DataError where a published cell has none.
+    """
+    theirs = published()
     usable = frame[~frame["diverged"].astype(bool)]
+    metrics = [name for name in METRICS if name in frame]
     long = usable.melt(id_vars=KEYS, value_vars=metrics, var_name="metric", value_name="value")
     long["value"] = pd.to_numeric(long["value"])
     ours = long.groupby([*KEYS, "metric"], sort=False)["value"].agg(["mean", "sem", "count"]).reset_index()
     ours = ours.rename(columns={"mean": "ours", "sem": "ours_error", "count": "seeds"})
-    joined = published().merge(ours[ours["seeds"] > 0], on=[*KEYS, "metric"])
-    one_seed = (joined["published_error"] * math.sqrt(PUBLISHED_SEEDS)).clip(lower=HALF_DIGIT)
-    joined["difference"] = (joined["ours"] - joined["published"]) / one_seed
-    joined["marked"] = joined["difference"].abs() > MARKED_BEYOND
-    return joined[COLUMNS]
+    joined = theirs.merge(ours[ours["seeds"] > 0], on=[*KEYS, "metric"])
+    joined = joined.rename(columns={"error": "published_error"})
+    difference, known = joined["ours"] - joined["published"], joined["deviation"].notna()
+    joined["difference"] = (difference / joined["deviation"]).where(known, difference)
+    joined["unit"] = np.where(known, "deviations", "points")
+    joined["marked"] = known & (joined["difference"].abs() > MARKED_BEYOND)
+    joined["differing"] = _differing(joined, setups)
+    # Rows in the order of the sources, and what several sources have together.
+    places = [pd.factorize(joined[name])[0] for name in ("metric", *reversed(KEYS))]
+    return joined.iloc[np.lexsort(places)].reset_index(drop=True)[COLUMNS]
 
 
-def blocks(frame: pd.DataFrame) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
+def _differing(joined: pd.DataFrame, setups: Setups) -> list[str]:
+    """In what each row's settings differ from its source's, over all its seeds."""
+    by_row: dict[tuple[str, ...], list[tuple[Cell, Mapping[str, Any]]]] = {}
+    for cell, settings in setups:
+        by_row.setdefault((*cell.block, *cell.row), []).append((cell, settings))
+    found: dict[tuple[str, ...], str] = {}
+    for key in map(tuple, joined[["source", *KEYS]].drop_duplicates().to_numpy()):
+        if key[1:] not in by_row:
+            raise DataError(f"there are numbers of {'/'.join(key[1:])}, but no settings to hold against the published")
+        texts = [text for of_cell in by_row[key[1:]] for text in sources()[key[0]].differing(*of_cell)]
+        found[key] = "; ".join(dict.fromkeys(texts))
+    return [found[tuple(key)] for key in joined[["source", *KEYS]].to_numpy()]
+
+
+def blocks(frame: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
     """The parts of a frame by (dataset, partition, clients), in the order in which they come."""
-    for key in dict.fromkeys(zip(*(frame[name] for name in KEYS[:3]), strict=True)):
-        yield key, frame[(frame[KEYS[:3]] == list(key)).all(axis=1)]
+    return parts(frame, KEYS[:3])
+
+
+def parts(frame: pd.DataFrame, names: list[str]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
+    """The parts of a frame by the values of some columns, in the order in which they come."""
+    for key in dict.fromkeys(zip(*(frame[name] for name in names), strict=True)):
+        yield key, frame[(frame[names] == list(key)).all(axis=1)]
 
 
 def comparison_table(compared: pd.DataFrame, name: str = "comparison") -> Table:
-    """The comparison as a table: a row per model, aggregator and metric, a block of rows per block of cells."""
+    """The comparison as a table: a row per model, aggregator, metric and source, a block of rows per block of cells."""
+    notes = {text: _letters(index) for index, text in enumerate(filter(None, dict.fromkeys(compared["differing"])))}
     shown = []
     for key, block in blocks(compared):
         rows = []
         for row in block.to_dict("records"):
-            rule, title = aggregator_title(row["aggregator"]), METRICS[row["metric"]].title
-            theirs = Entry(float(row["published"]), float(row["published_error"]), 1, 1)
-            ours = Entry(float(row["ours"]), float(row["ours_error"]), 1, 1)
-            difference = f"{row['difference']:+.1f}{' *' if row['marked'] else ''}"
-            rows.append(((f"{row['model']} {rule}", title), (theirs, ours, str(row["seeds"]), difference)))
+            labels = f"{row['model']} {aggregator_title(row['aggregator'])}", METRICS[row["metric"]].title
+            source = sources()[row["source"]].about
+            theirs = Entry(row["published"], row["published_error"], 1, 1, digits=source.decimals)
+            ours = Entry(row["ours"], row["ours_error"], 1, 1)
+            difference = f"{row['difference']:+.1f}{'' if row['unit'] == 'deviations' else ' pt'}"
+            values = (source.name, theirs, ours, str(row["seeds"]), difference + (" *" if row["marked"] else ""))
+            rows.append((labels, (*values, span(row), notes.get(row["differing"], "same"))))
         shown.append((block_title(*key), rows))
+    differing = "".join(f" ({letter}) {text}." for text, letter in notes.items())
     return Table(
         name=name,
-        caption="Published and our numbers, mean ± standard error over seeds (one seed: no error). Difference: in "
-        "units of the published standard deviation of one seed (standard error x sqrt(5), at least 0.005); * beyond 3.",
+        caption="Published and our numbers, mean ± standard error over seeds (one seed: no error), theirs ± what they "
+        "print. Difference: in units of the published standard deviation of one seed (at least half a unit of the last "
+        "digit), * beyond 3; where no error is published in points (pt). Sources: lowest and highest published, where "
+        f"there are several. Set-up: whether it is the published one, and what differs.{differing}",
         labels=("", "Row", "Metric"),
-        groups=[("", 4)],
-        columns=["Published", "Ours", "Seeds", "Difference"],
+        groups=[("", 7)],
+        columns=["Source", "Published", "Ours", "Seeds", "Difference", "Sources", "Set-up"],
         blocks=shown,
     )
 
 
-def summary(compared: pd.DataFrame) -> Mapping[str, int]:
-    """How many numbers were compared, and how many are marked."""
-    return {"compared": len(compared), "marked": int(compared["marked"].sum())}
+def span(row: Mapping[Any, Any]) -> str:
+    """The range of a number over the sources that have it, or that there is only one."""
+    return MISSING if np.isnan(row["sources_low"]) else f"{row['sources_low']:g} to {row['sources_high']:g}"
+
+
+def _letters(index: int) -> str:
+    """a to z, then aa to zz."""
+    alphabet = string.ascii_lowercase
+    return alphabet[index] if index < 26 else alphabet[index // 26 - 1] + alphabet[index % 26]
+
+
+def summary(compared: pd.DataFrame) -> str:
+    """How many numbers were compared, and how many differ by more than 3 deviations, with and without the set-up."""
+    same, known = compared["differing"] == "", compared["unit"] == "deviations"
+    parts = []
+    for name, part in (("the published set-up", same), ("another set-up", ~same)):
+        if part.any():
+            deviations, points = (part & known).sum(), (part & ~known).sum()
+            marked = int(compared.loc[part, "marked"].sum())
+            parts.append(f"with {name} {marked} of {deviations} beyond 3 deviations, {points} without a deviation")
+    return "; ".join(parts)

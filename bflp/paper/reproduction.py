@@ -2,8 +2,10 @@
 
 In the template `{{cells}}` becomes the list of kept cells, `{{missing}}` that of the planned cells that are not kept,
 `{{variants}}` the cells that were run in more than one variant, `{{without_data}}` spreads beside those of cells
-without data; `{{comparison VARIANT}}`, `{{marked VARIANT}}`, `{{late VARIANT}}` and `{{claims VARIANT}}` what one
-variant says, a folder below docs/reproduction. No number is typed.
+without data, `{{sources}}` what is known of the sources, `{{side_by_side}}` what they and we have for the same row,
+`{{beyond}}` all numbers beyond 3 deviations, `{{seeds}}` and `{{below}}` what the seeds say, `{{unpublished}}` kept
+cells that no source has; `{{comparison VARIANT}}`, `{{marked VARIANT}}`, `{{late VARIANT}}` and `{{claims VARIANT}}`
+what one variant says, a folder below docs/reproduction. No number is typed.
 """
 
 from __future__ import annotations
@@ -18,13 +20,18 @@ from typing import Any
 import pandas as pd
 import tabulate
 
+from bflp.engine.metrics.registry import METRICS
 from bflp.engine.predictions import CURVES
 from bflp.errors import DataError
-from bflp.grid.cell import Cell
-from bflp.paper.claims import check_all
-from bflp.paper.comparison import KEYS, compare, comparison_table, published, summary
+from bflp.grid.cell import NO_AGGREGATOR, Cell
+from bflp.paper.claims import CLAIMS, in_words
+from bflp.paper.comparison import compare, comparison_table, parts, published, summary
+from bflp.paper.sources import KEYS, sources
 from bflp.paper.spread_without_data import covers, spread_without_data
+from bflp.paper.two_samples import MOST_RUNS, Sample, difference, runs_needed, together
 from bflp.reporting.markdown import to_markdown
+from bflp.reporting.table import MISSING
+from bflp.reporting.titles import block_title
 from bflp.results.frame import Finished, frame, read_folder
 from bflp.results.result import Result
 
@@ -46,7 +53,12 @@ PLANNED: dict[str, tuple[str, ...]] = {
         *(f"fmnist/iid/10/FVBWA/EAA/seed{seed}" for seed in range(1, 5)),
         "fmnist/iid/10/FVBWA/AALV/seed1",
     ),
-    "exact": ("fmnist/iid/10/FVBWA/EAA/seed0",),
+    "exact": (
+        "fmnist/iid/10/FVBWA/EAA/seed0",
+        "fmnist/iid/10/FVBWA-MLP/EAA/seed0",
+        *(f"fmnist/noniid/10/{model}/none/seed0" for model in ("SCAFFOLD", "FEDPROX", "FEDNOVA")),
+        *(f"cifar10/noniid/10/{model}/none/seed0" for model in ("SCAFFOLD", "FEDAVG", "FEDPROX", "FEDNOVA")),
+    ),
     "project": ("fmnist/iid/10/FVBWA/EAA/seed0", "fmnist/iid/10/FVBWA/AALV/seed0"),
 }
 LATE_ROUNDS = 20
@@ -72,34 +84,47 @@ def kept() -> list[Kept]:
 
 def compared(variant: str) -> pd.DataFrame:
     """A variant's numbers beside the published ones, as from `bflp.paper.comparison.compare`."""
-    return compare(frame(archive(variant)))
+    return _compared(archive(variant))
+
+
+def _compared(finished: list[Finished]) -> pd.DataFrame:
+    return compare(frame(finished), [(cell, result.settings) for cell, result, _ in finished])
 
 
 def _fill(what: str, variant: str | None) -> str:
-    if what == "cells":
-        return _cells()
-    if what == "missing":
-        have = {(name, str(cell)) for name, cell, _ in kept()}
-        lines = [f"- {name}: `{cell}`" for name, cells in PLANNED.items() for cell in cells if (name, cell) not in have]
-        return "\n".join(lines) or "Nothing."
-    if what == "variants":
-        return _variants()
-    if what == "without_data":
-        return _without_data()
+    alone = {
+        "cells": _cells,
+        "missing": _missing,
+        "variants": _variants,
+        "without_data": _without_data,
+        "sources": _sources,
+        "side_by_side": _side_by_side,
+        "beyond": _beyond,
+        "seeds": _seeds,
+        "below": _below,
+        "unpublished": _unpublished,
+    }
+    if variant is None and what in alone:
+        return alone[what]()
     if variant in PLANNED and what in ("comparison", "marked", "late", "claims"):
         if all(name != variant for name, _, _ in kept()):
             return "No cell of this variant is kept."
         if what == "comparison":
             return to_markdown(comparison_table(compared(variant))).rstrip()
         if what == "marked":
-            counts = summary(compared(variant))
-            return f"{counts['marked']} of {counts['compared']}"
+            return summary(compared(variant))
         if what == "late":
             return _late(variant)
         # Without times: the cells ran on different machines, and some beside other programs.
-        verdicts = check_all(frame(archive(variant)).assign(train_seconds=math.nan))
-        return "\n".join(f"- **{verdict.outcome}**: {verdict.claim} ({verdict.detail})" for verdict in verdicts)
+        found = frame(archive(variant)).assign(train_seconds=math.nan)
+        return "\n".join(in_words(source, found) for source in CLAIMS).rstrip()
     raise DataError(f"{FOLDER}/template.md: unknown placeholder {what} {variant or ''}")
+
+
+def _missing() -> str:
+    have = {(name, str(cell)) for name, cell, _ in kept()}
+    lines = [f"- {name}: `{cell}`" for name, cells in PLANNED.items() for cell in cells if (name, cell) not in have]
+    return "\n".join(lines) or "Nothing."
 
 
 def _cells() -> str:
@@ -119,7 +144,7 @@ def _cells() -> str:
             ]
         )
     headers = ["variant", "cell", "rounds", "s/round", "processes", "machine", "torch", "fingerprint"]
-    return tabulate.tabulate(rows, headers, tablefmt="pipe", disable_numparse=True)
+    return _table(headers, rows)
 
 
 def _late(wanted: str) -> str:
@@ -131,14 +156,14 @@ def _late(wanted: str) -> str:
             mean, deviation = statistics.mean(late), statistics.stdev(late)
             rows.append([f"`{cell}`", _number(late[-1]), _number(mean), _number(deviation)])
     headers = ["cell", "accuracy %, last round", f"mean of the last {LATE_ROUNDS} rounds", "standard deviation"]
-    return tabulate.tabulate(rows, headers, tablefmt="pipe", disable_numparse=True)
+    return _table(headers, rows)
 
 
 def _variants() -> str:
     by_cell: dict[Cell, list[tuple[str, Result]]] = {}
     for variant, cell, result in kept():
         by_cell.setdefault(cell, []).append((variant, result))
-    table = published().pivot_table(index=KEYS, columns="metric", values="published")
+    table = sources()["bflp"].numbers.pivot_table(index=KEYS, columns="metric", values="published")
     theirs: dict[Any, dict[Any, float]] = table.to_dict("index")
     rows = []
     for cell, results in by_cell.items():
@@ -149,7 +174,7 @@ def _variants() -> str:
             for variant, result in results:
                 rows.append([name, variant, *(_number(getattr(result.rounds[-1], metric)) for metric in CURVES)])
     headers = ["row", "arithmetic", "accuracy %", "ECE %", "NLL", "spread"]
-    return tabulate.tabulate(rows, headers, tablefmt="pipe", disable_numparse=True)
+    return _table(headers, rows)
 
 
 def _without_data() -> str:
@@ -162,6 +187,138 @@ def _without_data() -> str:
             farthest = max(abs(one / other - 1) for one, other in zip(without, measured, strict=True))
             rows.append([variant, f"`{cell}`", _number(measured[-1]), _number(without[-1]), f"{100 * farthest:.2f}"])
     headers = ["variant", "cell", "spread", "without data", "largest difference in any round, %"]
+    return _table(headers, rows)
+
+
+def _sources() -> str:
+    lines = []
+    for key, source in sources().items():
+        about = source.about
+        runs = f"means of {about.seeds} runs" if about.seeds > 1 else "one run"
+        error = "without errors" if about.error == "none" else f"± {about.error}"
+        lines.append(
+            f"- **{about.name}**: [{about.title}]({about.url}); {runs}, {error}; set-up: "
+            f"[{key}.yaml](../examples/papers/{key}.yaml). {' '.join(about.doubtful)}"
+        )
+    return "\n".join(lines)
+
+
+def _side_by_side() -> str:
+    """Accuracies of rows without a rule that several sources have, or one and we; arithmetic has no part in them."""
+    finished = {
+        each[0]: each for variant in PLANNED for each in archive(variant) if each[0].aggregator == NO_AGGREGATOR
+    }
+    ours = _compared(list(finished.values())).query("metric == 'accuracy'")
+    theirs = published().query(f"metric == 'accuracy' and aggregator == '{NO_AGGREGATOR}'")
+    rows = []
+    for key, found in parts(theirs, KEYS):
+        have = ours[(ours[KEYS] == list(key)).all(axis=1)]
+        if len(found) == 1 and (have.empty or found["source"].iloc[0] == "bflp"):
+            continue
+        printed = {name: f"{value:g}" for name, value in zip(found["source"], found["published"], strict=True)}
+        low, high = found["published"].min(), found["published"].max()
+        rows.append(
+            [
+                block_title(*key[:3]),
+                key[3],
+                *(printed.get(name, MISSING) for name in sources()),
+                f"{high - low:.1f}" if len(found) > 1 else MISSING,
+                *((MISSING, "") if have.empty else (_number(have["ours"].iloc[0]), _verdict(have, low, high))),
+            ]
+        )
+    names = [source.about.name for source in sources().values()]
+    return _table(["block", "row", *names, "apart by", "ours", "ours beside them"], rows)
+
+
+def _verdict(have: pd.DataFrame, low: float, high: float) -> str:
+    """Where ours lies beside the sources' range, and what is known that may be why."""
+    value = have["ours"].iloc[0]
+    inside = low <= value <= high
+    texts = ["between them" if inside else f"{value - (high if value > high else low):+.1f} points"]
+    for row in have.to_dict("records"):
+        name = sources()[row["source"]].about.name
+        if row["unit"] == "deviations" and not row["marked"]:
+            texts.append(f"within 3 deviations of {name}")
+        if row["differing"]:
+            texts.append(f"another set-up than {name}: {row['differing']}")
+    return "; ".join(texts if inside or len(texts) > 1 else [*texts, "unexplained"])
+
+
+def _beyond() -> str:
+    """Numbers beyond 3 deviations, each beside the same seeds with the paper's arithmetic, where these were run."""
+    rows = []
+    for variant in PLANNED:
+        for row in compared(variant).query("marked").to_dict("records"):
+            cells = {cell for cell, *_ in archive(variant) if [*cell.block, *cell.row] == [row[key] for key in KEYS]}
+            same = [each for each in archive("reference") if each[0] in cells]
+            beside, why = MISSING, "unexplained"
+            if variant != "reference" and len(same) == len(cells):
+                found = _compared(same)
+                number = found[(found["metric"] == row["metric"]) & (found["source"] == row["source"])].iloc[0]
+                beside = f"{number['difference']:+.1f}"
+                why = "unexplained: the same seeds of the reference variant are beyond 3, too"
+                if not number["marked"]:
+                    why = f"the set-up: {row['differing']}"
+            name = f"{row['model']} {row['aggregator']}, {row['dataset']} {row['partition']} {row['clients']}"
+            rows.append([variant, name, METRICS[row["metric"]].label, f"{row['difference']:+.1f}", beside, why])
+    return _table(["variant", "row", "number", "deviations", "same seeds, reference", "why"], rows) if rows else "None."
+
+
+def _seeds() -> str:
+    """Rows of the reference variant with several seeds, against the published runs."""
+    source = sources()["bflp"]
+    rows = []
+    for key, runs in parts(frame(archive("reference")), KEYS):
+        if len(runs) < 2:
+            continue
+        # With equally many samples a client FVBA and FVBWA are one model, as FED and FEDAVG are.
+        twins = {"FVBWA": ["FVBA"], "FEDAVG": ["FED"]}.get(key[3], []) if key[1] == "iid" else []
+        wanted = [(*key[:3], model, key[4]) for model in (key[3], *twins)]
+        for metric in ("accuracy", "ece", "nll"):
+            numbers = source.numbers.query(f"metric == '{metric}'").set_index(KEYS).loc[wanted]
+            pairs = zip(numbers["published"], numbers["deviation"], strict=True)
+            theirs = together([Sample(mean, deviation, source.about.seeds) for mean, deviation in pairs])
+            values = runs[metric].astype(float)
+            ours = Sample(values.mean(), values.std(), len(values))
+            apart = difference(ours, theirs)
+            needed = runs_needed(apart.value, math.sqrt((ours.deviation**2 + theirs.deviation**2) / 2))
+            digits = 3 if metric == "nll" else 2
+            rows.append(
+                [
+                    f"{key[3]} {key[4]}, {block_title(*key[:3])}",
+                    METRICS[metric].title,
+                    *(f"{it.mean:.{digits}f} ± {it.half_interval:.{digits}f} ({it.runs})" for it in (ours, theirs)),
+                    f"{apart.value:+.{digits}f} ± {apart.half_interval:.{digits}f}",
+                    f"{apart.p:.2f}",
+                    f"{apart.detectable:.{digits}f}",
+                    needed or f"over {MOST_RUNS}",
+                ]
+            )
+    headers = ["row", "number", "ours (runs)", "published (runs)", "difference", "p", "detectable", "runs needed"]
+    return _table(headers, rows)
+
+
+def _below() -> str:
+    """How many accuracies lie below the published mean, with ten IID clients on Fashion-MNIST."""
+    found = compared("reference").query("metric == 'accuracy' and source == 'bflp'")
+    found = found.query("dataset == 'fmnist' and partition == 'iid' and clients == '10'")
+    below, without = found["difference"] < 0, found["aggregator"] == NO_AGGREGATOR
+    variational = f"{(below & ~without).sum()} of {(~without).sum()} variational accuracies"
+    return f"{variational} and {(below & without).sum()} of {without.sum()} deterministic ones"
+
+
+def _unpublished() -> str:
+    """Kept cells of which no source has a number."""
+    theirs = {tuple(key) for key in published()[KEYS].to_numpy()}
+    rows = []
+    for variant, cell, result in kept():
+        if (*cell.block, *cell.row) not in theirs:
+            values = [getattr(result.rounds[-1], metric) for metric in CURVES]
+            rows.append([variant, f"`{cell}`", *(MISSING if value is None else _number(value) for value in values)])
+    return _table(["variant", "cell", "accuracy %", "ECE %", "NLL", "spread"], rows) if rows else "None."
+
+
+def _table(headers: list[str], rows: list[list[Any]]) -> str:
     return tabulate.tabulate(rows, headers, tablefmt="pipe", disable_numparse=True)
 
 

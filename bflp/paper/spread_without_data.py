@@ -21,8 +21,12 @@ from bflp.settings.rules import load_rule
 
 
 def covers(cell: Cell) -> bool:
-    """Whether one number stands for all weights of the cell. Not with PPA: the clients' means widen its variance."""
-    return cell.dataset in BUILT_IN and cell.partition == "iid" and cell.aggregator in ("EAA", "GAA", "AALV", "CF")
+    """Whether one number stands for all weights of the cell, of one of the paper's methods and so of LeNet.
+
+    Not with PPA: the clients' means widen its variance.
+    """
+    of_paper = cell.model in ("FVBA", "FVBWA") and cell.aggregator in ("EAA", "GAA", "AALV", "CF")
+    return of_paper and cell.dataset in BUILT_IN and cell.partition == "iid"
 
 
 def spread_without_data(cell: Cell, settings: Mapping[str, Any]) -> list[float]:

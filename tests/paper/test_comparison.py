@@ -1,16 +1,26 @@
-"""Our numbers beside the published ones, and the paper's claims, on made-up results whose outcome is known."""
+"""Our numbers beside the published ones, and papers' claims, on made-up results whose outcome is known."""
 
+import argparse
 import math
+import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from bflp.cli import comparison as command
+from bflp.errors import DataError
+from bflp.grid.cell import Cell
 from bflp.paper.claims import check_all, published_frame
-from bflp.paper.comparison import compare, comparison_table, published
+from bflp.paper.comparison import compare, comparison_table, published, summary
+from bflp.paper.comparison_figure import draw
+from bflp.paper.reproduction import FOLDER
+from bflp.paper.sources import KEYS, sources
 from bflp.reporting.latex import to_latex
 from bflp.reporting.markdown import to_markdown
 
 ROW = {"dataset": "fmnist", "partition": "iid", "clients": "10", "model": "FVBWA", "aggregator": "EAA"}
+SCAFFOLD = Cell("cifar10", "noniid", "10", "SCAFFOLD", "none", 0)
 
 
 def tidy(*accuracies: float, **further: object) -> pd.DataFrame:
@@ -19,56 +29,127 @@ def tidy(*accuracies: float, **further: object) -> pd.DataFrame:
     return pd.DataFrame([{**ROW, "seed": seed, "accuracy": value, **rest} for seed, value in enumerate(accuracies)])
 
 
+def compared(frame: pd.DataFrame, source: str = "bflp") -> pd.DataFrame:
+    """Compared, all rows with the set-up of a source."""
+    cells = [Cell.parse("/".join([*names, "seed0"])) for names in frame[KEYS].drop_duplicates().to_numpy()]
+    return compare(frame, [(cell, sources()[source].settings(cell)) for cell in cells])
+
+
 def test_all_published_numbers_are_there() -> None:
     frame = published()
-    assert len(frame) == 432 + 30
-    assert not frame[["published", "published_error"]].isna().any().any()
+    assert frame["source"].value_counts().to_dict() == {"bflp": 432 + 30, "flower": 60, "niid_bench": 24}
+    assert not frame["published"].isna().any()
+    assert set(frame.loc[frame["error"].isna(), "source"]) == {"flower", "niid_bench"}
 
 
 def test_difference_is_in_published_standard_deviations_of_one_seed() -> None:
-    frame = published()
+    frame = sources()["bflp"].numbers
     theirs = frame[(frame[list(ROW)] == list(ROW.values())).all(axis=1)].set_index("metric").to_dict("index")
-    mean, error = theirs["accuracy"]["published"], theirs["accuracy"]["published_error"]
-    compared = compare(tidy(mean + 1.0)).set_index("metric").to_dict("index")
-    assert compared["accuracy"]["difference"] == pytest.approx(1.0 / (error * math.sqrt(5)))
-    assert compared["accuracy"]["seeds"] == 1
-    assert math.isnan(compared["accuracy"]["ours_error"])
+    mean, error = theirs["accuracy"]["published"], theirs["accuracy"]["error"]
+    found = compared(tidy(mean + 1.0)).set_index("metric").to_dict("index")
+    assert found["accuracy"]["difference"] == pytest.approx(1.0 / (error * math.sqrt(5)))
+    assert found["accuracy"]["unit"] == "deviations"
+    assert found["accuracy"]["seeds"] == 1
+    assert math.isnan(found["accuracy"]["ours_error"])
     # The published error of this NLL is printed as 0.00, so half a unit of the last digit counts.
-    assert theirs["nll"]["published_error"] == 0
-    off = compare(tidy(mean, nll=theirs["nll"]["published"] + 0.02)).set_index("metric").to_dict("index")
+    assert theirs["nll"]["error"] == 0
+    off = compared(tidy(mean, nll=theirs["nll"]["published"] + 0.02)).set_index("metric").to_dict("index")
     assert off["nll"]["difference"] == pytest.approx(4.0)
     assert off["nll"]["marked"]
 
 
+def test_several_sources_of_one_number_stand_together() -> None:
+    """FedAvg on CIFAR-10, Dirichlet(0.5), ten clients: three groups report 66.02, 63.4 and 68.2."""
+    frame = tidy(65.4).assign(dataset="cifar10", partition="noniid", model="FEDAVG", aggregator="none")
+    found = compared(frame).query("metric == 'accuracy'").set_index("source")
+    assert found["published"].to_dict() == {"bflp": 66.02, "flower": 63.4, "niid_bench": 68.2}
+    assert (found["sources_low"] == 63.4).all() and (found["sources_high"] == 68.2).all()
+    assert found["unit"].to_dict() == {"bflp": "deviations", "flower": "points", "niid_bench": "points"}
+    assert found["difference"]["flower"] == pytest.approx(2.0)
+    assert found["difference"]["niid_bench"] == pytest.approx(-2.8)
+    assert not found["marked"].any()
+    assert (found["differing"] == "").all()
+    text = to_markdown(comparison_table(compared(frame)))
+    assert "+2.0 pt" in text and "-2.8 pt" in text and "63.4 to 68.2" in text
+
+
+def test_another_set_up_is_named_and_not_counted_as_the_same() -> None:
+    frame = tidy(60.0).assign(**dict(zip(KEYS, [*SCAFFOLD.block, *SCAFFOLD.row], strict=True)))
+    settings = sources()["niid_bench"].settings(SCAFFOLD)
+    settings["training"]["local_epochs"] = 5
+    found = compare(frame, [(SCAFFOLD, settings)])
+    theirs = "its program corrects the parameters after the momentum step, and divides by the number of steps"
+    assert set(found["differing"]) == {f"training.local_epochs: 5 here, 10 there; {theirs}"}
+    assert "(a) training.local\\_epochs" not in to_markdown(comparison_table(found))
+    assert "(a) training.local_epochs: 5 here, 10 there" in to_markdown(comparison_table(found))
+    assert summary(found) == "with another set-up 0 of 0 beyond 3 deviations, 2 without a deviation"
+    # Of two seeds with different settings both are named.
+    both = compare(frame, [(SCAFFOLD, settings), (SCAFFOLD, {**settings, "weights": "equal"})])
+    assert set(both["differing"]) == {
+        f"training.local_epochs: 5 here, 10 there; {theirs}; weights: equal here, data there"
+    }
+    with pytest.raises(DataError, match="no settings"):
+        compare(frame, [])
+
+
 def test_seeds_are_averaged_and_diverged_ones_left_out() -> None:
-    compared = compare(tidy(90.0, 91.0)).set_index("metric")
-    assert compared.loc["accuracy", "ours"] == pytest.approx(90.5)
-    assert compared.loc["accuracy", "ours_error"] == pytest.approx(0.5)
-    assert compare(tidy(90.0, diverged=True)).empty
+    found = compared(tidy(90.0, 91.0)).set_index("metric")
+    assert found.loc["accuracy", "ours"] == pytest.approx(90.5)
+    assert found.loc["accuracy", "ours_error"] == pytest.approx(0.5)
+    assert compared(tidy(90.0, diverged=True)).empty
 
 
 def test_spread_is_compared_only_where_it_is_published() -> None:
-    assert "spread" not in set(compare(tidy(90.0))["metric"])
-    assert "spread" in set(compare(tidy(90.0).assign(partition="noniid"))["metric"])
+    assert "spread" not in set(compared(tidy(90.0))["metric"])
+    assert "spread" in set(compared(tidy(90.0).assign(partition="noniid"))["metric"])
 
 
 def test_tables_show_mark_and_sign() -> None:
-    table = comparison_table(compare(tidy(99.0)))
+    table = comparison_table(compared(tidy(99.0)))
     assert "+" in to_markdown(table)
     assert "*" in to_markdown(table).split("Difference:")[0]
     assert "\\toprule" in to_latex(table)
 
 
-def outcomes(frame: pd.DataFrame) -> list[str]:
-    return [verdict.outcome for verdict in check_all(frame)]
+def test_figure_has_a_panel_for_each_source_of_a_block() -> None:
+    deterministic = tidy(89.0).assign(model="FEDAVG", aggregator="none")
+    frame = pd.concat([tidy(90.0), deterministic])
+    drawn = draw(compared(frame))
+    assert [axes.get_title() for axes in drawn.axes] == [
+        "Fashion-MNIST, IID, 10 clients: BFL-P",
+        "Fashion-MNIST, IID, 10 clients: Flower, in points",
+    ]
+    assert [[label.get_text() for label in axes.get_yticklabels()] for axes in drawn.axes] == [
+        ["FEDAVG", "FVBWA EAA"],
+        ["FEDAVG"],
+    ]
+
+
+def test_command_compares_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(FOLDER / "project", tmp_path, dirs_exist_ok=True)
+    command.run(argparse.Namespace(archive=tmp_path, partial=False))
+    printed = capsys.readouterr().out
+    assert "(a) posterior.log_variance.enforce: project here, clamp there; aggregation: exact here" in printed
+    assert {file.name for file in tmp_path.glob("c*.*")} == {
+        *(f"comparison.{kind}" for kind in ("csv", "md", "tex", "html", "pdf", "svg")),
+        "claims.md",
+    }
+    claims = (tmp_path / "claims.md").read_text(encoding="utf-8")
+    assert claims.startswith("BFL-P:\n\n- **") and "NIID-Bench" not in claims
+
+
+def outcomes(frame: pd.DataFrame, source: str = "bflp") -> list[str]:
+    return [verdict.outcome for verdict in check_all(source, frame)]
 
 
 def test_published_numbers_bear_out_every_claim() -> None:
-    assert outcomes(published_frame()) == ["true"] * 5
+    assert outcomes(published_frame("bflp")) == ["true"] * 5
+    assert outcomes(published_frame("niid_bench"), "niid_bench") == ["true"]
+    assert outcomes(published_frame("flower"), "flower") == []
 
 
 def test_each_claim_can_fail() -> None:
-    frame = published_frame()
+    frame = published_frame("bflp")
     is_cf, is_ppa = frame["aggregator"] == "CF", frame["aggregator"] == "PPA"
     ten, hundred = frame["clients"] == "10", frame["clients"] == "100"
     worse = frame.copy()
@@ -86,9 +167,19 @@ def test_each_claim_can_fail() -> None:
     quicker = frame.copy()
     quicker.loc[is_ppa, "train_seconds"] = 1.0
     assert outcomes(quicker)[4] == "false"
+    prox = published_frame("niid_bench")
+    prox.loc[prox["model"].str.startswith("FEDPROX"), "accuracy"] = 99.0
+    assert outcomes(prox, "niid_bench") == ["false"]
+
+
+def test_claims_are_about_the_rows_of_their_paper() -> None:
+    """A row of another paper that is best everywhere does not touch them."""
+    frame = published_frame("bflp")
+    best = frame[frame["model"] == "FEDAVG"].assign(model="SCAFFOLD", accuracy=100.0, ece=0.0, nll=0.0)
+    assert outcomes(pd.concat([frame, best])) == ["true"] * 5
 
 
 def test_claims_say_when_there_is_not_enough_data() -> None:
-    one_row = published_frame()
+    one_row = published_frame("bflp")
     one_row = one_row[(one_row["model"] == "FVBWA") & (one_row["aggregator"] == "EAA") & (one_row["clients"] == "10")]
     assert outcomes(one_row) == ["not enough data"] * 5

@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 
 from bflp.errors import DataError
+from bflp.grid.cell import Cell
 from bflp.paper import reproduction
 from bflp.paper import spread_figure as figure
 from bflp.paper.spread_without_data import covers, spread_without_data
+from bflp.results.evaluation import Evaluation
+from bflp.results.file import read_evaluation, read_result, write
+from bflp.results.result import Result
 
 
 @pytest.fixture
@@ -54,6 +58,66 @@ def test_a_cell_that_is_not_kept_is_listed_as_missing(folder: Path) -> None:
     (folder / variant / "cells" / f"{cell}.json").unlink()
     reproduction.archive.cache_clear()
     assert line in reproduction.page()
+
+
+def add(folder: Path, name: str, algorithm: dict[str, object]) -> Cell:
+    """As if a cell were copied in: that of FEDAVG, of accuracy 87.80, with another name and algorithm."""
+    cell, made_of = Cell.parse(name), Cell.parse("fmnist/noniid/10/FEDAVG/none/seed0")
+    parts: dict[str, Result | Evaluation] = {
+        "cells": read_result(made_of.path(folder / "reference" / "cells", ".json"), made_of),
+        "evaluations": read_evaluation(made_of.path(folder / "reference" / "evaluations", ".json"), made_of),
+    }
+    for kind, part in parts.items():
+        plain = part.model_dump(mode="json")
+        plain["cell"] = cell.as_dict()
+        if kind == "cells":
+            plain["settings"]["algorithm"] = algorithm
+        write(cell.path(folder / "exact" / kind, ".json"), type(part).model_validate(plain))
+    reproduction.archive.cache_clear()
+    return cell
+
+
+def row_of(text: str, *starts: str) -> list[str]:
+    """The columns of the table row that begins with these."""
+    rows = [[part.strip() for part in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
+    (found,) = [row for row in rows if row[: len(starts)] == list(starts)]
+    return found
+
+
+def test_a_planned_cell_that_is_copied_in_stands_beside_the_sources(folder: Path) -> None:
+    block = "Fashion-MNIST, non-IID, 10 clients"
+    assert f"| {block} | FEDPROX" not in " ".join(reproduction.page().split())
+    add(folder, "fmnist/noniid/10/FEDPROX/none/seed0", {"name": "fedprox", "mu": 0.01})
+    add(folder, "fmnist/noniid/10/FEDNOVA/none/seed0", {"name": "fednova", "mu": 0.0})
+    text = reproduction.page()
+    assert "- exact: `fmnist/noniid/10/FEDPROX/none/seed0`" not in text
+    prox, nova = row_of(text, block, "FEDPROX"), row_of(text, block, "FEDNOVA")
+    assert prox[2:7] == ["—", "88.6", "—", "—", "87.80"]
+    assert prox[7].startswith("-0.8 points; another set-up than Flower: mu is one of 0.001")
+    assert nova[6:] == ["87.80", "-0.3 points; unexplained"]
+    assert row_of(text, block, "FEDNOVA N/A")[3:] == ["Flower", "88.1", "87.80", "1", "-0.3 pt", "—", "same"]
+
+
+def test_a_cell_that_no_source_has_is_told_apart(folder: Path) -> None:
+    assert "FVBWA-MLP" not in "".join(line for line in reproduction.page().splitlines() if line.startswith("|"))
+    cell = add(folder, "fmnist/noniid/10/MINE/none/seed0", {"name": "fedprox", "mu": 1.0})
+    assert row_of(reproduction.page(), "exact", f"`{cell}`", "87.80")[5] == "—"
+
+
+def test_numbers_beyond_three_deviations_are_explained_by_the_same_seeds_or_not_at_all(folder: Path) -> None:
+    text = reproduction.page()
+    of_equations = [
+        row for row in map(str.strip, text.splitlines()) if row.startswith("| exact     | FVBWA EAA, fmnist")
+    ]
+    assert ["unexplained" in row for row in of_equations] == [True, False, False]  # accuracy, ECE, NLL
+    # Without the cell of the paper's arithmetic nothing is explained.
+    (folder / "reference/cells/fmnist/iid/10/FVBWA/EAA/seed0.json").unlink()
+    reproduction.archive.cache_clear()
+    text = reproduction.page()
+    of_equations = [
+        row for row in map(str.strip, text.splitlines()) if row.startswith("| exact     | FVBWA EAA, fmnist")
+    ]
+    assert all("unexplained" in row for row in of_equations) and len(of_equations) == 3
 
 
 def test_unknown_placeholder_is_refused(folder: Path) -> None:

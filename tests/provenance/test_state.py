@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from bflp.cli import merge, why
-from bflp.cli.common import partial_frame
+from bflp.cli.common import finished_cells
 from bflp.errors import DataError
 from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
@@ -22,6 +22,7 @@ from bflp.provenance.state import MOST_LISTED, data_hashes, describe_stale, stat
 from bflp.provenance.verify import verify
 from bflp.reporting import status
 from bflp.results.evaluation import Evaluation
+from bflp.results.frame import frame
 from bflp.results.result import Result
 
 ZEROS = "f" * 64
@@ -168,7 +169,7 @@ def test_all_that_ask_get_the_same_answer(plan: Plan, name: str, capsys: pytest.
     assert wrong.keys() == expected.keys()
     assert all(words in wrong[path] for path, words in expected.items())
 
-    table = partial_frame(plan)
+    table = frame(finished_cells(plan))
     row = table[(table["model"] == cell.model) & (table["aggregator"] == cell.aggregator)]
     assert len(row) == (found.result is not None)
     if len(row):

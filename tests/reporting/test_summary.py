@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 import pytest
-from published_numbers import COLUMNS, published
+from published_numbers import COLUMNS, RESULTS, published
 
 from bflp.reporting.summary import Summary, bold_best, bold_lowest
 from bflp.reporting.table import Entry
@@ -40,10 +40,10 @@ def test_missing_and_diverged_have_no_mean() -> None:
 
 
 def test_every_bold_flag_of_the_published_result_tables():
-    table = published("results.csv")
+    table = published(*RESULTS)
     checked = 0
     for block, rows in table.groupby(["dataset", "partition", "clients", "metric"]):
-        flags = bold_best(list(rows["mean"]), list(rows["standard_error"]), block[-1] == "accuracy")
+        flags = bold_best(list(rows["mean"]), list(rows["error"]), block[-1] == "accuracy")
         assert flags == (rows["bold"] == 1).tolist(), block
         assert len(rows) == 12
         checked += len(rows)
@@ -51,10 +51,10 @@ def test_every_bold_flag_of_the_published_result_tables():
 
 
 def test_every_bold_flag_of_the_published_spread_table():
-    table = published("spread.csv")
+    table = published("spread")
     checked = 0
     for block, rows in table.groupby(["dataset", "clients"]):
-        flags = bold_lowest(list(rows["mean"]), list(rows["standard_error"]))
+        flags = bold_lowest(list(rows["mean"]), list(rows["error"]))
         assert flags == (rows["bold"] == 1).tolist(), block
         checked += len(rows)
     assert checked == 30

@@ -11,10 +11,11 @@ from pathlib import Path
 import fabricated_run
 import pytest
 
-from bflp.cli.common import partial_frame
+from bflp.cli.common import finished_cells
 from bflp.reporting.formats import write_table
 from bflp.reporting.tables import make_tables
 from bflp.reporting.titles import table_titles
+from bflp.results.frame import frame
 
 SCRIPT = Path(__file__).resolve().parents[2] / "workflow/scripts/run.py"
 needs_tex = pytest.mark.skipif(
@@ -30,7 +31,7 @@ def plan(tmp_path):
     plan = fabricated_run.plan(tmp_path, top=setups, partitions=["iid", "noniid"], clients=[10, 100], seeds=[0, 1])
     fabricated_run.make(plan, diverged=frozenset(cell for cell in plan.cells if cell.aggregator == "PPA"))
     folder = plan.results / "tables"
-    for table in make_tables(plan, partial_frame(plan), {}):
+    for table in make_tables(plan, frame(finished_cells(plan)), {}):
         write_table(table, folder)
         for suffix in ("md", "html"):
             (folder / f"{table.name}.{suffix}").unlink()
