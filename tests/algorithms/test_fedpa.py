@@ -89,7 +89,9 @@ def test_burn_in_must_leave_an_epoch() -> None:
     assert load(files, {"training": {"local_epochs": 2}}).method("FEDPA").algorithm["burn_in"] == 1
     with pytest.raises(ConfigError) as raised:
         load(files, {"training": {"local_epochs": 1}})
-    assert str(raised.value) == "models.FEDPA: fedpa: burn_in is 1, but must be below the number of local epochs, 1"
+    assert str(raised.value).endswith(
+        "fedpa.yaml, line 10: models.FEDPA: fedpa: burn_in is 1, but must be below the number of local epochs, 1"
+    )
 
 
 def test_samples_are_the_means_of_an_epochs_iterates() -> None:
