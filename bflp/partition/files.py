@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,8 @@ from bflp.errors import DataError
 from bflp.files import canonical_json, whole_file, write_text
 from bflp.partition import SplitError
 from bflp.partition.split import Parts, split
+from bflp.rng import numpy_generator
+from bflp.settings.rules import described, executed
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def make(
     settings: of the strategy, and `held_out`, the share of each client's samples that it does not train on.
     train_clients: see `bflp.partition.natural`. Raises DataError.
     """
-    settings = {**job["settings"], "train_clients": train_clients, **_own_split(job["settings"])}
+    settings = {**job["settings"], "train_clients": train_clients, **_own_split(labels, job)}
     try:
         parts, held = split(labels, job["clients"], job["seed"], settings)
     except SplitError as error:
@@ -98,19 +100,44 @@ def _joined(parts: Parts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def split_hash(path: Path) -> str:
-    """sha256 of the file of a user's own split. Raises DataError."""
+    """sha256 of the file of a user's own split. Raises DataError, for a program without a function `split`, too."""
     if not path.is_file():
         raise DataError(f"{path}: there is no such file (it is the `file:` of a partition)")
+    if path.suffix == ".py":
+        _own_function(path)
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _own_split(settings: dict[str, Any]) -> dict[str, NDArray[np.int64]]:
-    """`indices` and `offsets` for the strategy `file`; settings: `file`, the path, and `sha256`, of its content."""
+def _own_function(path: Path) -> Callable[..., Any]:
+    try:
+        function = getattr(executed(path.stem, path), "split", None)
+    except Exception as error:
+        raise DataError(described(path, error)) from None
+    if not callable(function):
+        raise DataError(f"{path} must define a function `split(labels, clients, settings, generator)`")
+    return function
+
+
+def _own_split(labels: NDArray[np.int64], job: dict[str, Any]) -> dict[str, NDArray[np.int64]]:
+    """`indices` and `offsets` for the strategy `file`; its settings: `file`, the path, and `sha256`, of its content."""
+    settings = job["settings"]
     if settings["strategy"] != "file":
         return {}
     path = Path(settings["file"])
     if split_hash(path) != settings["sha256"]:
         raise DataError(f"{path} was changed since snakemake read it: run snakemake again")
+    if path.suffix == ".py":
+        generator = numpy_generator(job["seed"], "partition")
+        try:
+            parts = [
+                np.asarray(part) for part in _own_function(path)(labels.copy(), job["clients"], settings, generator)
+            ]
+            if any(part.ndim != 1 or (part.size and part.dtype.kind not in "iu") for part in parts):
+                raise ValueError("it must return a list of whole numbers for each client")
+            indices, offsets = _joined([part.astype(np.int64) for part in parts])
+        except Exception as error:
+            raise DataError(f"partition {job['name']}: {described(path, error)}") from None
+        return {"indices": indices, "offsets": offsets}
     with _npz(path, "write it with numpy.savez") as archive:
         arrays = {name: archive[name] for name in ("indices", "offsets")}
         if any(array.ndim != 1 or not np.issubdtype(array.dtype, np.integer) for array in arrays.values()):

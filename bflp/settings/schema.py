@@ -299,7 +299,7 @@ class Natural(Strategy):
 
 
 class File(Strategy):
-    """As a file of your own says: an .npz with `indices` and `offsets`."""
+    """As a file of your own says: an .npz with `indices` and `offsets`, or a .py with a function `split`."""
 
     strategy: Literal["file"]
     file: PathText

@@ -1,6 +1,7 @@
 """Partition files: round trip, the counts for the eye, and what is refused."""
 
 import csv
+import itertools
 import json
 import re
 import shutil
@@ -219,6 +220,57 @@ def test_a_wrong_split_file_is_told_in_one_line(tmp_path, arrays):
         files.make(LABELS, job, DATA_HASH)
     assert "\n" not in str(caught.value)
     assert "own.npz" in str(caught.value) or "offsets" in str(caught.value)
+
+
+OWN = """
+import numpy as np
+
+def split(labels, clients, settings, generator):
+    order = generator.permutation(len(labels))
+    return np.array_split(order[np.argsort(labels[order], kind="stable")], clients)
+"""
+
+
+def own_strategy(file, text=OWN, seed=3):
+    file.write_text(text)
+    return {**JOB, "seed": seed, "settings": {"strategy": "file", "file": str(file), "sha256": files.split_hash(file)}}
+
+
+def test_a_strategy_of_ones_own_is_one_file(tmp_path):
+    job = own_strategy(tmp_path / "own.py")
+    made = files.make(LABELS, job, DATA_HASH)
+    check(made, job=job)
+    by_client = [LABELS[made.client(client)] for client in range(4)]
+    assert all(left.max() <= right.min() for left, right in itertools.pairwise(by_client))
+    assert files.make(LABELS, job, DATA_HASH).content_hash() == made.content_hash()
+    other = files.make(LABELS, own_strategy(tmp_path / "own.py", seed=4), DATA_HASH)
+    assert other.content_hash() != made.content_hash()
+    # Another text is another job, as of an .npz.
+    assert own_strategy(tmp_path / "own.py", OWN + "#")["settings"] != job["settings"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def split(labels, clients, settings, generator):\n    return 1 / 0", r"own\.py, line 2: ZeroDivisionError"),
+        ("def split(labels, clients, settings, generator):\n    return [[0.5]] * 4", r"own\.py: .*whole numbers"),
+        ("def split(labels, clients, settings, generator):\n    return [[0]] * 4", "must hold each of the training"),
+        ("def split(labels, clients, settings, generator):\n    return None", r"own\.py: TypeError"),
+    ],
+)
+def test_a_wrong_strategy_of_ones_own_is_told_in_one_line(tmp_path, text, words):
+    with pytest.raises(DataError, match=words) as caught:
+        files.make(LABELS, own_strategy(tmp_path / "own.py", text), DATA_HASH)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("import nothing_like_it", "line 1: ModuleNotFoundError"), ("", "must define a function `split")],
+)
+def test_a_file_without_a_strategy_is_told_before_anything_runs(tmp_path, text, words):
+    with pytest.raises(DataError, match=words):
+        own_strategy(tmp_path / "own.py", text)
 
 
 def _swap_for_another(indices):
