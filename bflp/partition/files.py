@@ -110,7 +110,7 @@ def split_hash(path: Path) -> str:
 
 def _own_function(path: Path) -> Callable[..., Any]:
     try:
-        function = getattr(executed(path.stem, path), "split", None)
+        function: Callable[..., Any] | None = getattr(executed(path.stem, path), "split", None)
     except Exception as error:
         raise DataError(described(path, error)) from None
     if not callable(function):
