@@ -5,13 +5,13 @@ Wall clock, as in the paper, whose measurement leaves aggregation out; that is m
 
 import argparse
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
 from bflp.engine.round import Federation
 from bflp.files import write_text
 from bflp.grid.job import Job
+from bflp.runtime.cores import available
 from bflp.runtime.device import claimed_device
 from bflp.runtime.inputs import Assignment
 from bflp.runtime.pool import executor
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
     with claimed_device(arguments.device) as (device, _):
         assignment = Assignment(job, arguments.data, arguments.partition, device)
         times = measure(assignment, arguments.processes, arguments.rounds)
-    machine = {"processes": arguments.processes, "cores": os.cpu_count(), "device": device}
+    machine = {"processes": arguments.processes, "cores": available(), "device": device}
     write_text(arguments.output, json.dumps({"cell": job.cell.as_dict(), **machine, **times}, indent=1) + "\n")
 
 

@@ -7,7 +7,6 @@ that is done is left as it is.
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from bflp.cli.arguments import CELL, add_settings_arguments
 from bflp.errors import ConfigError, UserError
 from bflp.grid.job import Job
 from bflp.grid.paths import Paths
+from bflp.runtime.cores import available
 from bflp.runtime.train import CellFiles, Options, check_code, train
 
 NEEDED = ("evaluation", "processes", "data", "partition", "results")
@@ -86,7 +86,7 @@ def _to_be_trained(arguments: argparse.Namespace) -> bool:
     arguments.data, arguments.partition = paths.data(cell.dataset), plan.partition_file(cell)
     arguments.device = arguments.device or settings.device
     arguments.cells_per_gpu = arguments.cells_per_gpu or settings.cells_per_gpu
-    arguments.processes = arguments.processes or min(settings.processes, len(os.sched_getaffinity(0)))
+    arguments.processes = arguments.processes or min(settings.processes, available())
     for dataset in filter(None, [cell.dataset, settings.out_of_distribution(cell.dataset)]):
         prepare.prepare_if_needed(plan, dataset)
     if not arguments.partition.exists():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import platform
 import sys
 import time
@@ -37,6 +36,7 @@ from bflp.results.result import (
 )
 from bflp.runtime import evaluate, inputs, termination
 from bflp.runtime.checkpoint import Checkpoints, Progress
+from bflp.runtime.cores import available
 from bflp.runtime.inputs import Assignment
 from bflp.runtime.pool import WorkerFailedError, executor
 from bflp.runtime.progress import RoundProgress
@@ -232,7 +232,7 @@ def _environment(assignment: Assignment, options: Options) -> dict[str, Any]:
         "numpy": np.__version__,
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
-        "cores": os.cpu_count(),
+        "cores": available(),
         "device": device,
         "gpu": torch.cuda.get_device_name(device) if device.startswith("cuda") else None,
         "processes": options.processes,
