@@ -87,6 +87,11 @@ def ood_files(dataset):
     return ([f"{DATA}/{name}.npz"], [f"{DATA}/{name}.json"]) if name else ([], [])
 
 
+def kept_clients(cell):
+    """The file of the last round's clients, where it is asked for."""
+    return [PLAN.paths.clients(cell)] if SETTINGS.keep_clients else []
+
+
 def page(path, caption, category, **labels):
     """A file for the report. Categories and labels lead to it; the caption is in workflow/report."""
     return report(path, caption=f"workflow/report/{caption}.rst", category=category, labels=labels)
@@ -100,6 +105,8 @@ FIGURES = [
     for name in figures_of(PLAN)
     for suffix in ("pdf", "svg")
 ]
+# No setting of a cell's job, since its result is the same with and without: where the file is missing, the cell trains.
+KEPT_CLIENTS = {"clients": f"{RESULTS}/cells/{CELL}.clients.safetensors"} if SETTINGS.keep_clients else {}
 EVALUATED = [PLAN.paths.evaluated(*block) for block in PLAN.blocks()]
 # Whoever adds a source sees it in the comparison.
 PUBLISHED = sorted(
@@ -203,6 +210,7 @@ rule train:
         data=ancient(f"{DATA}/{{dataset}}.npz"),
         partition=lambda wildcards: PLAN.partition_file(cell_of(wildcards)),
     output:
+        **KEPT_CLIENTS,
         # The evaluation that it writes, too, is not an output: `evaluate` replaces it in place.
         result=f"{RESULTS}/cells/{CELL}.json",
         model=f"{RESULTS}/cells/{CELL}.safetensors",
@@ -226,6 +234,7 @@ rule train:
             *("--checkpoint-seconds", SETTINGS.checkpoint_seconds),
             *("--evaluation", PLAN.evaluation_text(cell_of(wildcards))),
             *("--results", RESULTS),
+            *(["--keep-clients"] if SETTINGS.keep_clients else []),
         ),
         job=lambda wildcards: PLAN.job(cell_of(wildcards)),
     shell:
@@ -239,7 +248,7 @@ rule evaluate:
         cells=lambda wildcards: [
             file
             for cell in PLAN.block(*block_of(wildcards))
-            for file in (PLAN.paths.result(cell), PLAN.paths.model(cell))
+            for file in (PLAN.paths.result(cell), PLAN.paths.model(cell), *kept_clients(cell))
         ],
         data=ancient(f"{DATA}/{{dataset}}.npz"),
         ood=lambda wildcards: ancient(ood_files(wildcards.dataset)[0]),

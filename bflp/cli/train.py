@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     workflow.add_argument("--evaluation", help="settings and code of the final model's evaluation, as JSON")
     workflow.add_argument("--checkpoint-seconds", type=float, default=2.0, help="least time between two checkpoints")
     workflow.add_argument("--on-divergence", choices=["stop", "record"], default="stop")
+    workflow.add_argument("--keep-clients", action="store_true", help="keep the models of the last round's clients")
     workflow.add_argument("--attempt", type=int, default=1, help="which try this is")
     workflow.add_argument("--results", type=Path, help="the folder of results")
     for name in ("data", "partition"):
@@ -59,6 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
         *(paths.result(job.cell), paths.model(job.cell), paths.evaluation(job.cell), paths.progress(job.cell)),
         kept=paths.kept,
         ood=Path(ood) if ood else None,
+        clients=paths.clients(job.cell) if arguments.keep_clients else None,
     )
     options = Options(
         evaluation,
@@ -83,6 +85,7 @@ def _to_be_trained(arguments: argparse.Namespace) -> bool:
     cell, settings, paths = cell_from(arguments, plan), plan.settings, plan.paths
     arguments.job, arguments.evaluation, arguments.results = plan.job(cell), plan.evaluation_text(cell), plan.results
     arguments.checkpoint_seconds, arguments.on_divergence = settings.checkpoint_seconds, settings.on_divergence
+    arguments.keep_clients = settings.keep_clients
     arguments.data, arguments.partition = paths.data(cell.dataset), plan.partition_file(cell)
     arguments.device = arguments.device or settings.device
     arguments.cells_per_gpu = arguments.cells_per_gpu or settings.cells_per_gpu
@@ -91,7 +94,8 @@ def _to_be_trained(arguments: argparse.Namespace) -> bool:
         prepare.prepare_if_needed(plan, dataset)
     if not arguments.partition.exists():
         partition.make(plan.partition_job_of(cell), arguments.data, arguments.partition)
-    done = state(plan, cell, data_hashes(plan)).is_right and paths.model(cell).exists()
+    files = [paths.model(cell), *([paths.clients(cell)] if settings.keep_clients else [])]
+    done = state(plan, cell, data_hashes(plan)).is_right and all(file.exists() for file in files)
     if done:
         print(f"{cell}: is done, see {paths.result(cell)}; delete that to train it again", file=sys.stderr)
     return not done

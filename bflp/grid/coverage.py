@@ -41,7 +41,9 @@ def evaluation_modules(
 ) -> tuple[str, ...]:
     """Of evaluating a cell's final model. metrics: the names of those with a file of their own; asked: evaluators by
     name, with their settings."""
-    further = [f"bflp.engine.evaluators.{name}" for name in asked or ()]
+    asked = asked or {}
+    further = [f"bflp.engine.evaluators.{name}" for name in asked]
+    further += [f"bflp.aggregators.{asked['personal']['rule'].lower()}"] if "personal" in asked else []
     metric_files = (f"bflp.engine.metrics.{name}" for name in metrics)
     return ("bflp.engine.evaluation", *metric_files, *further, *_network_modules(job))
 

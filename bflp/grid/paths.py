@@ -21,6 +21,10 @@ class Paths:
     def model(self, cell: Cell) -> Path:
         return cell.path(self.results / "cells", ".safetensors")
 
+    def clients(self, cell: Cell) -> Path:
+        """The models of the last round's clients, where they are kept."""
+        return cell.path(self.results / "cells", ".clients.safetensors")
+
     def evaluation(self, cell: Cell) -> Path:
         return cell.path(self.results / "evaluations", ".json")
 

@@ -49,6 +49,8 @@ def state(plan: Plan, cell: Cell, hashes: Mapping[str, str]) -> CellState:
     except DataError as error:
         return CellState(cell, "damaged", str(error))
     reason = reasons.result_mismatch(result, json.loads(plan.job(cell)), hashes)
+    if reason is None and plan.settings.keep_clients and result.environment.clients_file is None:
+        reason = "a training that did not keep its clients' models (keep_clients)"
     evaluation, evaluation_reason = _evaluation(plan, cell, result, hashes)
     kind: Literal["stale", "diverged", "done"] = "stale" if reason else "diverged" if result.diverged else "done"
     return CellState(cell, kind, reason or "", result, evaluation, evaluation_reason)

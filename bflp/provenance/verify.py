@@ -21,6 +21,7 @@ from bflp.partition import files as partition_files
 from bflp.provenance.state import CellState, state
 from bflp.results.frame import frame, rounds_frame
 from bflp.results.sweeps import marked
+from bflp.runtime.clients import load_clients
 from bflp.runtime.evaluate import load_model, model_hash
 from bflp.runtime.inputs import Assignment
 
@@ -176,6 +177,12 @@ def _check_model(plan: Plan, found: CellState, dataset: prepared.Dataset) -> Non
         raise _from_error(path, error) from None
     if digest != found.result.model_sha256:
         raise _WrongError(path, "is not the model of the cell's result", "delete both and run snakemake again")
+    if plan.settings.keep_clients:
+        path = plan.paths.clients(cell)
+        try:
+            load_clients(path, layout.size, found.result.environment.clients_file)
+        except DataError as error:
+            raise _from_error(path, error) from None
 
 
 def _check_evaluation(plan: Plan, found: CellState) -> None:
@@ -205,7 +212,7 @@ def _not_named(plan: Plan) -> Iterator[Finding]:
     paths, named = plan.paths, {plan.paths.merged}
     for cell in plan.cells:
         named |= {paths.result(cell), paths.model(cell), paths.evaluation(cell), paths.progress(cell)}
-        named.add(paths.evaluation(cell).with_suffix(".npz"))
+        named |= {paths.evaluation(cell).with_suffix(".npz"), paths.clients(cell)}
         named |= {paths.progress(cell).with_suffix(".lock"), plan.partition_file(cell)}
         named.add(plan.partition_file(cell).with_suffix(".csv"))
     named |= {paths.evaluated(*block) for block in plan.blocks()}

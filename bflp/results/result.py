@@ -53,7 +53,8 @@ class DataHashes(Part):
 
 
 class Environment(Open):
-    """Where the cell ran. model_file: sha256 of the model's file."""
+    """Where the cell ran. model_file, clients_file: sha256 of the files of the model and of the last round's clients,
+    None where these were not kept."""
 
     python: str
     torch: str
@@ -64,6 +65,7 @@ class Environment(Open):
     curve_ece_bins: Annotated[int, Field(gt=0)]
     code: dict[str, str] = {}
     model_file: Hash | None = None
+    clients_file: Hash | None = None
 
 
 class Diverged(Part):

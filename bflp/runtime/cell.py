@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bflp.engine.errors import DivergedError
 from bflp.engine.round import Executor, Federation
+from bflp.errors import DataError
 from bflp.files import canonical_json, whole_file
 from bflp.grid.job import Job
 from bflp.networks import NetworkError
@@ -36,8 +37,10 @@ from bflp.results.result import (
 )
 from bflp.runtime import evaluate, inputs, termination
 from bflp.runtime.checkpoint import Checkpoints, Progress
+from bflp.runtime.clients import Recording, load_clients, save_clients
 from bflp.runtime.cores import available
 from bflp.runtime.inputs import Assignment
+from bflp.runtime.kept import SUFFIXES, link
 from bflp.runtime.pool import WorkerFailedError, executor
 from bflp.runtime.progress import RoundProgress
 from bflp.runtime.rule import checked_rule
@@ -69,8 +72,10 @@ def run(assignment: Assignment, files: CellFiles, options: Options, identity: st
     federation = Federation(work, options.ece_bins, rule)
     workers = min(options.processes, max(len(federation.sizes), -(-len(work.inputs.test_labels) // 500)))
     checkpoints = Checkpoints(files.kept, identity)
+    # Kept under the identity at once, and beside the model at the end: a checkpoint after the last round counts on it.
+    clients_file = files.kept / f"{identity}{SUFFIXES['clients']}" if files.clients is not None else None
     with executor(assignment, work, workers) as pool:
-        loop = _Loop(job, federation, pool, checkpoints, assignment.states(), options)
+        loop = _Loop(job, federation, pool, checkpoints, assignment.states(), options, clients_file)
         startup = time.perf_counter() - began
         shown = RoundProgress(
             str(job), loop.rounds, loop.progress.round, files.progress, device=assignment.device, identity=identity
@@ -81,7 +86,10 @@ def run(assignment: Assignment, files: CellFiles, options: Options, identity: st
             inputs.check_unchanged(replace(assignment, ood_file=None), data)
             model, wanted = loop.progress.server.model, options.evaluation
             kept_in = files.evaluation.with_suffix(".npz")
-            evaluation = evaluate.evaluate(assignment, federation, pool, model, diverged is not None, wanted, kept_in)
+            clients = loop.clients(diverged is not None)
+            evaluation = evaluate.evaluate(
+                assignment, federation, pool, model, diverged is not None, wanted, kept_in, clients
+            )
             check_code(job)
         except (termination.Terminated, WorkerFailedError) as error:
             loop.save_unsaved(error)
@@ -93,6 +101,9 @@ def run(assignment: Assignment, files: CellFiles, options: Options, identity: st
         write_model(files.model, work.layout.views(loop.progress.server.model), job)
         environment = {**_environment(assignment, options), "code": code, "resumed_at": loop.progress.resumed_at}
         environment["model_file"] = hashlib.sha256(files.model.read_bytes()).hexdigest()
+        if files.clients is not None and clients_file is not None:
+            link(clients_file, files.clients)
+            environment["clients_file"] = hashlib.sha256(files.clients.read_bytes()).hexdigest()
         result = Result(
             cell=CellNames(**job.cell.as_dict()),
             settings=dict(job.settings),
@@ -128,8 +139,11 @@ class _Loop:
         checkpoints: Checkpoints,
         states: ClientStates,
         options: Options,
+        clients_file: Path | None,
     ) -> None:
-        self.job, self.federation, self.pool = job, federation, pool
+        self.job, self.federation = job, federation
+        self.recording, self.clients_file = Recording(pool), clients_file
+        self.pool: Executor = pool if clients_file is None else self.recording
         self.checkpoints, self.states = checkpoints, states
         self.touched: set[int] = set()
         self.rounds, self.least_seconds = federation.settings.rounds, options.checkpoint_seconds
@@ -137,7 +151,12 @@ class _Loop:
         self.saved_round, self.saved_time, self.save_seconds = self.progress.round, time.perf_counter(), 0.0
 
     def _start(self) -> Progress:
-        found = self.checkpoints.newest()
+        again = self.clients_file is not None and not self._are_kept(self.clients_file)
+        found = self.checkpoints.newest(self.rounds - 1 if again else None)
+        if again and self.rounds in self.checkpoints.rounds_saved():
+            print(
+                f"{self.job}: trains again, since the models of its last round's clients were not kept", file=sys.stderr
+            )
         if found is not None:
             print(f"{self.job}: goes on after round {found.round}", file=sys.stderr)
             found.resumed_at = [*found.resumed_at, found.round]
@@ -147,6 +166,12 @@ class _Loop:
         timing: dict[str, Any] = {f"{part}_seconds": [] for part in ("train", "aggregation", "evaluation")}
         traffic: dict[str, list[int]] = {"up_bytes": [], "down_bytes": []}
         return Progress(0, self.federation.initial(), timing={**timing, "total_seconds": 0.0}, traffic=traffic)
+
+    def _are_kept(self, file: Path) -> bool:
+        """Whether the last round's clients are there, of a run that was stopped after it."""
+        with contextlib.suppress(DataError):
+            return bool(load_clients(file, self.federation.layout.size))
+        return False
 
     def run(self, shown: RoundProgress, began: float, on_divergence: str) -> Diverged | None:
         """All rounds that are left, or up to the one that diverged. `began`: the perf_counter of the job's start."""
@@ -174,6 +199,8 @@ class _Loop:
         outcome = self.federation.round(before.server, round_, self.pool)
         # Before the checkpoint, which counts on them; those of a round that is done again are written again.
         self.states.save(round_, outcome.clients)
+        if self.clients_file is not None and round_ == self.rounds:
+            save_clients(self.clients_file, self.recording.vectors, len(outcome.server.model))
         self.touched |= outcome.clients.keys()
         rounds = [*before.rounds, *([{"round": round_, **outcome.curves}] if outcome.curves else [])]
         parts = zip(("train_seconds", "aggregation_seconds", "evaluation_seconds"), outcome.seconds, strict=True)
@@ -181,6 +208,15 @@ class _Loop:
         sent = zip(("up_bytes", "down_bytes"), outcome.traffic, strict=True)
         traffic = {key: [*before.traffic[key], bytes_] for key, bytes_ in sent}
         return Progress(round_, outcome.server, rounds, timing, before.resumed_at, traffic)
+
+    def clients(self, diverged: bool) -> dict[int, Tensor] | None:
+        """The parameters that the clients of the last round sent; None where they are not kept."""
+        if self.clients_file is None:
+            return None
+        size = len(self.progress.server.model)
+        if diverged:
+            save_clients(self.clients_file, {}, size)
+        return load_clients(self.clients_file, size)
 
     def _save_in_time(self) -> None:
         now = time.perf_counter()

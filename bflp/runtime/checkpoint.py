@@ -65,13 +65,14 @@ class Checkpoints:
         with whole_file(self.file) as temporary:
             temporary.write_bytes(save(tensors, metadata=metadata))
 
-    def newest(self) -> Progress | None:
+    def newest(self, most: int | None = None) -> Progress | None:
         """The one that is farthest, of this run or of one of fewer rounds; None where there is none.
 
-        Says on stderr what is damaged.
+        most: after which round at most. Says on stderr what is damaged.
         """
+        limit = self.rounds if most is None else most
         found = [self._read(file) for file in sorted(self.folder.glob(f"{self.base}-*{SUFFIX}"))]
-        usable = [progress for progress in found if progress is not None and progress.round <= self.rounds]
+        usable = [progress for progress in found if progress is not None and progress.round <= limit]
         return max(usable, key=lambda progress: progress.round, default=None)
 
     def rounds_saved(self) -> list[int]:

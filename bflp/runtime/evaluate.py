@@ -32,7 +32,13 @@ def model_hash(model: Tensor) -> str:
 
 def needs_held_out(wanted: Mapping[str, Any]) -> bool:
     """Whether an evaluation reads the samples that are held out of clients. wanted: from `Plan.evaluation_of`."""
-    return "temperature" in wanted["settings"].get("final", {})
+    asked = wanted["settings"].get("final", {})
+    return "temperature" in asked or asked.get("ensemble", {}).get("beta") == "fitted"
+
+
+def needs_clients(wanted: Mapping[str, Any]) -> bool:
+    """Whether an evaluation reads the models of the last round's clients."""
+    return not {"ensemble", "personal"}.isdisjoint(wanted["settings"].get("final", {}))
 
 
 def evaluate(
@@ -43,9 +49,10 @@ def evaluate(
     diverged: bool,
     wanted: Mapping[str, Any],
     kept_in: Path | None = None,
+    clients: Mapping[int, Tensor] | None = None,
 ) -> Evaluation | None:
     """The evaluation of a final model [D]; of one that diverged nothing is measured. wanted: from `Plan.evaluation_of`;
-    kept_in: where predictions go if they are to be kept.
+    kept_in: where predictions go if they are to be kept; clients: the parameters [D] that those of the last round sent.
 
     None where the data set that it needs beside the cell's own is not prepared yet. Raises DataError.
     """
@@ -56,7 +63,7 @@ def evaluate(
     fields: dict[str, Any] = dict.fromkeys(("final", "reliability", "confusion", "clients"))
     if not diverged:
         samples, asked = own.get("monte_carlo_samples", 1), own.get("final", {})
-        beside = Beside(assignment.held_out() if needs_held_out(wanted) else None)
+        beside = Beside(assignment.held_out() if needs_held_out(wanted) else None, clients)
         try:
             predictions, fields = evaluate_model(federation, model, pool, samples, own["ece_bins"], asked, beside)
         except ArithmeticError as error:

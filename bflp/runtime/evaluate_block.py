@@ -15,8 +15,9 @@ from bflp.grid.job import Job
 from bflp.grid.plan import Block, Plan
 from bflp.provenance.state import CellState, states
 from bflp.results.file import read_evaluation, write
+from bflp.runtime.clients import load_clients
 from bflp.runtime.device import claimed_device
-from bflp.runtime.evaluate import evaluate, load_model, model_hash
+from bflp.runtime.evaluate import evaluate, load_model, model_hash, needs_clients
 from bflp.runtime.inputs import Assignment
 from bflp.runtime.pool import SerialExecutor
 
@@ -59,7 +60,10 @@ def _evaluate_cell(plan: Plan, item: CellState, device: str) -> None:
         raise DataError(f"{plan.paths.model(cell)} is not the model of the cell's result: delete both")
     diverged, wanted = result.diverged is not None, plan.evaluation_of(cell)
     kept_in = plan.paths.evaluation(cell).with_suffix(".npz")
-    evaluation = evaluate(assignment, federation, SerialExecutor(work), model, diverged, wanted, kept_in)
+    clients = None
+    if needs_clients(wanted) and not diverged:
+        clients = load_clients(plan.paths.clients(cell), len(model), result.environment.clients_file)
+    evaluation = evaluate(assignment, federation, SerialExecutor(work), model, diverged, wanted, kept_in, clients)
     if evaluation is None:
         raise DataError(f"there is no {ood_file}: prepare the data set first (snakemake --cores 1 prepare_all)")
     write(plan.paths.evaluation(cell), evaluation)

@@ -19,27 +19,33 @@ from bflp.grid.cell import Cell
 from bflp.results.file import read_result
 
 # What is kept of a cell, and how it is called: {identity}{suffix}.
-SUFFIXES = {"result": ".json", "model": ".safetensors", "evaluation": ".evaluation.json"}
+SUFFIXES = {
+    **{"result": ".json", "model": ".safetensors", "evaluation": ".evaluation.json"},
+    "clients": ".clients.safetensors",
+}
 
 
 def keep(folder: Path, identity: str, files: Mapping[str, Path]) -> None:
     """Link the files of a finished cell, by the names of SUFFIXES. Raises OSError."""
     for what, file in files.items():
-        _link(file, folder / f"{identity}{SUFFIXES[what]}")
+        link(file, folder / f"{identity}{SUFFIXES[what]}")
 
 
 def restore(folder: Path, identity: str, files: Mapping[str, Path], cell: Cell) -> bool:
-    """Put back what is kept; False, touching nothing, where there is no whole result with its model, byte for byte."""
+    """Put back what is kept; False, touching nothing, where there is no whole result with its model, byte for byte, and
+    with the clients' models where `files` asks for them."""
     kept = {what: folder / f"{identity}{SUFFIXES[what]}" for what in files}
     try:
-        model_file = read_result(kept["result"], cell).environment.model_file
-        if hashlib.sha256(kept["model"].read_bytes()).hexdigest() != model_file:
-            return False
+        environment = read_result(kept["result"], cell).environment
+        hashes = {"model": environment.model_file, "clients": environment.clients_file}
+        for what in hashes.keys() & kept.keys():
+            if hashlib.sha256(kept[what].read_bytes()).hexdigest() != hashes[what]:
+                return False
     except (DataError, FileNotFoundError):
         return False
     for what, file in files.items():
         if kept[what].exists():
-            _link(kept[what], file)
+            link(kept[what], file)
             # Snakemake compares times: what is put back is newer than what it was made from.
             os.utime(file)
     return True
@@ -76,7 +82,8 @@ def stored(folder: Path) -> Iterator[tuple[str, Path]]:
         yield file.name.partition(".")[0], file
 
 
-def _link(source: Path, target: Path) -> None:
+def link(source: Path, target: Path) -> None:
+    """A hard link, or a copy where there can be none. Raises OSError."""
     with whole_file(target) as temporary:
         temporary.unlink(missing_ok=True)
         try:

@@ -26,7 +26,8 @@ class HopelessError(UserError):
 
 @dataclass(frozen=True)
 class CellFiles:
-    """What a cell reads and writes. kept: the folder of what is kept; ood: may not be there yet."""
+    """What a cell reads and writes. kept: the folder of what is kept; ood: may not be there yet; clients: where the
+    models of the last round's clients are kept, None where they are not asked for."""
 
     data: Path
     partition: Path
@@ -36,6 +37,7 @@ class CellFiles:
     progress: Path
     kept: Path
     ood: Path | None = None
+    clients: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,8 @@ def train(job: Job, files: CellFiles, options: Options) -> None:
     with only_one(files.progress.with_suffix(".lock"), str(job)):
         # The result last, without which the others are not put back.
         written = {"evaluation": files.evaluation, "model": files.model, "result": files.result}
+        if files.clients is not None:
+            written = {"clients": files.clients, **written}
         for file in [*written.values(), files.kept / identity]:
             remove_leftovers(file)
         if kept.restore(files.kept, identity, written, job.cell):

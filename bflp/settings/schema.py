@@ -552,6 +552,22 @@ class RuleSettings(Section):
     """For a rule of your own that lies outside the package: its Python file."""
 
 
+class Ensemble(Section):
+    """The clients of the last round as an ensemble; needs `keep_clients`."""
+
+    beta: Share | Literal["fitted"]
+    """Between the mixture (0) and the product (1) of their predictions; fitted: by the NLL of held-out samples."""
+
+
+class Personal(Section):
+    """A model for each client of the last round, between its own and the global one; needs `keep_clients`."""
+
+    local_share: Share
+    """Weight of its own, lambda / (1 + lambda): 0 is the global model, 1 its own."""
+    rule: Literal["W2", "RKL", "FKL"] = "W2"
+    """The barycentre of the two posteriors."""
+
+
 class FinalEvaluation(Section):
     """The evaluation of the final model; a change of it trains nothing."""
 
@@ -559,6 +575,11 @@ class FinalEvaluation(Section):
     """null: as many as after each round."""
     temperature: bool = False
     """Temperature scaling, fitted on the samples that `held_out` of a partition keeps from training."""
+
+    ensemble: Ensemble | None = None
+    """The clients of the last round as an ensemble; null: not measured."""
+    personal: Personal | None = None
+    """A model for each client of the last round; null: not measured."""
 
     def asked(self) -> dict[str, Any]:
         """The evaluators (bflp.engine.evaluators) that are asked for, by name, with their settings."""
@@ -689,6 +710,9 @@ class Settings(Section):
     round_time: RoundTime = RoundTime()
     checkpoint_seconds: NonNegativeFloat = 2.0
     """A running cell saves what it needs to go on after it was killed at most every so many seconds; 0: every round."""
+    keep_clients: bool = False
+    """Keep the models that the clients of the last round sent; switched on later, it trains cells again that ran
+    without."""
     on_divergence: Literal["stop", "record"] = "stop"
     """When a loss or parameter becomes NaN or infinite: stop the cell with an error, or record it as diverged, which
     the tables then show."""
@@ -772,6 +796,13 @@ class Settings(Section):
                 if (name := on_demand().get(metric)) and name not in asked:
                     raise ValueError(f"{where}: {metric} is measured on demand: set evaluation.final.{name}")
         held_out = ["temperature"] if "temperature" in asked else []
+        held_out += ["ensemble.beta: fitted"] if asked.get("ensemble", {}).get("beta") == "fitted" else []
+        for name in ("ensemble", "personal") if not self.keep_clients else ():
+            if name in asked:
+                raise ValueError(
+                    f"evaluation.final.{name} needs the models of the last round's clients: set keep_clients: true, "
+                    "which trains cells again that ran without"
+                )
         without = [name for name in self.grid.partitions if not self.partitions[name].held_out]
         if held_out and without:
             raise ValueError(

@@ -89,6 +89,18 @@ def test_rounds_that_no_table_can_show_are_refused(sections: dict[str, Any], wor
             "tables.metrics: ece_calibrated is measured on demand: set evaluation.final.temperature",
         ),
         (
+            {"evaluation": {"final": {"ensemble": {"beta": 0.5}}}},
+            "evaluation.final.ensemble needs the models of the last round's clients: set keep_clients: true",
+        ),
+        (
+            {"evaluation": {"final": {"personal": {"local_share": 0.5}}}},
+            "evaluation.final.personal needs the models of the last round's clients: set keep_clients: true",
+        ),
+        (
+            {"tables": {"metrics": ["personal_on_local_accuracy"]}},
+            "tables.metrics: personal_on_local_accuracy is measured on demand: set evaluation.final.personal",
+        ),
+        (
             {"statistics": {"equivalence": {"nll_calibrated": 0.01}}},
             "statistics: nll_calibrated is measured on demand: set evaluation.final.temperature",
         ),
@@ -96,6 +108,13 @@ def test_rounds_that_no_table_can_show_are_refused(sections: dict[str, Any], wor
 )
 def test_what_is_measured_on_demand_must_be_asked_for_and_possible(sections: dict[str, Any], words: str) -> None:
     assert words in message(chosen_rounds(**sections))
+
+
+def test_a_fitted_ensemble_needs_samples_to_fit_on() -> None:
+    config = {**chosen_rounds(evaluation={"final": {"ensemble": {"beta": "fitted"}}}), "keep_clients": True}
+    assert "evaluation.final.ensemble.beta: fitted needs samples that no client trains on" in message(config)
+    config["partitions"] = {name: {**entry, "held_out": 0.1} for name, entry in PAPER["partitions"].items()}
+    Settings.parse(config)
 
 
 def test_rounds_that_tables_can_show() -> None:

@@ -58,6 +58,33 @@ def test_settings_that_come_back_train_nothing(finished: Project) -> None:
     assert os.times().children_user - began[1] < 2
 
 
+def test_clients_that_are_kept_later_cost_a_training_and_change_no_number(finished: Project) -> None:
+    models = {path: path.read_bytes() for path in finished.results.glob("cells/**/*.safetensors")}
+    finished.configure(keep_clients=True)
+    assert finished.work() == {"train": 6, "evaluate": 1, "merge": 1}
+    unkept = "a training that did not keep its clients' models (keep_clients)"
+    assert f"6 cells: its result is of {unkept}" in checked(finished.bflp("why", "--configfile", "small.yaml")).stdout
+    done = checked(finished.snakemake("--until", "merge"))
+    assert f"FED/none/seed0: {unkept}" in done.stderr.partition("rule ")[0]
+    assert "trains again, since the models of its last round's clients were not kept" in log(finished, "FVBA/EAA")
+    assert {path: path.read_bytes() for path in models} == models
+    assert len(list(finished.results.glob("cells/**/*.clients.safetensors"))) == 6
+    assert finished.work() == {}
+    checked(finished.bflp("verify", "--configfile", "small.yaml"))
+    # Switching it off trains nothing, and asking for what they are good for evaluates; one that is gone is put back.
+    finished.configure()
+    assert "train" not in finished.work()
+    clients = finished.result("FVBA/EAA").with_suffix(".clients.safetensors")
+    content = clients.read_bytes()
+    clients.unlink()
+    finished.configure(keep_clients=True, evaluation={"final": {"ensemble": {"beta": 0.5}}})
+    assert finished.work() == {"train": 1, "evaluate": 1, "merge": 1}
+    checked(finished.snakemake("--until", "merge"))
+    assert "put back" in log(finished, "FVBA/EAA") and clients.read_bytes() == content
+    ensemble = json.loads(finished.evaluation("FVBA/EAA").read_text(encoding="utf-8"))["final"]
+    assert ensemble["ensemble_beta"] == 0.5 and finished.work() == {}
+
+
 def test_an_overlay_that_was_forgotten_says_so_and_loses_nothing(finished: Project) -> None:
     """`config.yaml` and the overlay name the same results."""
     before = contents(finished)

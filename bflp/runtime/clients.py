@@ -1,0 +1,71 @@
+"""The parameters that the clients of the last round sent to the server, kept on demand (`keep_clients`).
+
+A safetensors file: `vectors` float32 [K, D] and `clients` int64 [K], ascending; none of a cell that diverged.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from bflp.engine.round import Executor
+from bflp.engine.work import Broadcast, Task, Train
+from bflp.errors import DataError
+from bflp.files import whole_file
+
+
+class Recording:
+    """Runs tasks as `executor` does, and remembers the parameters [D] of the clients that it trained last."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.vectors: dict[int, Tensor] = {}
+
+    def run(self, broadcast: Broadcast, tasks: Sequence[Task]) -> list[Any]:
+        results = self.executor.run(broadcast, tasks)
+        trained = zip(tasks, results, strict=True)
+        self.vectors = {task.client: done.vector for task, done in trained if isinstance(task, Train)} or self.vectors
+        return results
+
+
+def save_clients(file: Path, vectors: Mapping[int, Tensor], size: int) -> None:
+    """Write the parameters [D] of clients; size: D. Raises OSError."""
+    clients = sorted(vectors)
+    stacked = torch.stack([vectors[client] for client in clients]) if clients else torch.zeros((0, size))
+    tensors = {"vectors": stacked.contiguous(), "clients": torch.tensor(clients, dtype=torch.int64)}
+    with whole_file(file) as temporary:
+        temporary.write_bytes(save(tensors, metadata={"sha256": _digest(tensors)}))
+
+
+def load_clients(file: Path, size: int, sha256: str | None = None) -> dict[int, Tensor]:
+    """The parameters [D] by client. size: D; sha256: of the file, which the cell's result says. Raises DataError."""
+    advice = "delete it and run snakemake again"
+    try:
+        if sha256 is not None and hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
+            raise DataError(f"{file} is not what the cell's training wrote: {advice}")
+        with safe_open(file, framework="pt") as opened:
+            tensors = {name: opened.get_tensor(name) for name in ("vectors", "clients")}
+            stated = (opened.metadata() or {})["sha256"]
+    except FileNotFoundError:
+        raise DataError(
+            f"{file} is not there, though the cell's result is: delete that and run snakemake again"
+        ) from None
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise DataError(f"{file} is damaged ({error}): {advice}") from None
+    if stated != _digest(tensors):
+        raise DataError(f"{file} is damaged (its checksum is wrong): {advice}")
+    vectors, clients = tensors["vectors"], tensors["clients"]
+    if vectors.shape != (len(clients), size):
+        raise DataError(f"{file} holds other parameters than the cell's network has: {advice}")
+    return dict(zip(clients.tolist(), vectors, strict=True))
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    return hashlib.sha256(b"".join(tensors[name].numpy().tobytes() for name in ("vectors", "clients"))).hexdigest()

@@ -1,0 +1,130 @@
+"""Keeping the models of the last round's clients: no other bit of the result, and never silently missing."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from bflp.errors import DataError
+from bflp.runtime.checkpoint import Checkpoints
+from bflp.runtime.clients import load_clients, save_clients
+from bflp.runtime.termination import Terminated
+
+ROUNDS = {"setups": {4: {"fraction": 0.75, "rounds": 3}}}
+
+
+def run(tiny, job, name="cell", processes=1, keep=True):
+    """As `TinyFederation.run`, keeping clients; returns what must be the same, and the clients' models."""
+    files, file = tiny.files, tiny.folder / f"{name}.clients.safetensors"
+    tiny = type(tiny)(tiny.folder)
+    object.__setattr__(tiny, "files", lambda name: files(name, clients=file) if keep else files(name))
+    result, *same = tiny.run(job, name, processes)
+    return result, same, load_file(file) if file.exists() else None
+
+
+def equal(ours, theirs) -> bool:
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize(("model", "rule"), [("FED", None), ("FVBWA", "EAA")])
+def test_it_changes_nothing_else_and_no_number_of_processes_changes_it(tiny, model, rule):
+    job = tiny.job(model, rule, **ROUNDS)
+    without = run(tiny, job, "without", keep=False)
+    assert without[2] is None and without[0]["environment"]["clients_file"] is None
+    _, same, clients = run(tiny, job, "one")
+    assert same == without[1]
+    assert clients["clients"].tolist() == sorted(set(clients["clients"].tolist())) and len(clients["clients"]) == 3
+    assert equal(run(tiny, job, "two", processes=2)[2], clients)
+
+
+@pytest.mark.parametrize("stop", [1, 3])
+def test_a_stopped_cell_keeps_the_same(tiny, monkeypatch, stop):
+    """Also one that was stopped when its last round was done."""
+    job = tiny.job(**ROUNDS)
+    expected = run(tiny, job, "straight")
+    save = Checkpoints.save
+
+    def save_and_stop(self, reached):
+        save(self, reached)
+        if reached.round == stop:
+            raise Terminated(signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", save_and_stop)
+        with pytest.raises(Terminated):
+            run(tiny, job)
+    result, same, clients = run(tiny, job)
+    assert result["environment"]["resumed_at"] == [stop]
+    assert same == expected[1]
+    assert equal(clients, expected[2])
+
+
+def test_switched_on_later_the_cell_trains_again_and_says_so(tiny, capsys):
+    job = tiny.job(**ROUNDS)
+    expected = run(tiny, job, "straight")
+    before = run(tiny, job, keep=False)
+    assert before[2] is None
+    capsys.readouterr()
+    result, same, clients = run(tiny, job)
+    said = capsys.readouterr().err
+    assert "trains again, since the models of its last round's clients were not kept" in said
+    assert "put back" not in said and result["environment"]["resumed_at"] == []
+    assert same == before[1]
+    assert equal(clients, expected[2])
+
+
+def test_a_longer_run_goes_on_and_keeps_those_of_its_own_last_round(tiny):
+    run(tiny, tiny.job(**ROUNDS), keep=False)
+    longer = {"setups": {4: {"fraction": 0.75, "rounds": 5}}}
+    result, _, clients = run(tiny, tiny.job(**longer))
+    assert result["environment"]["resumed_at"] == [3]
+    assert equal(clients, run(tiny, tiny.job(**longer), "straight")[2])
+
+
+def test_what_is_finished_is_put_back_with_its_clients(tiny, monkeypatch):
+    job = tiny.job(**ROUNDS)
+    expected = run(tiny, job)
+    for name in ("cell.json", "cell.safetensors", "cell.clients.safetensors"):
+        (tiny.folder / name).unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr("bflp.runtime.cell.run", lambda *arguments: pytest.fail("it trains"))
+        again = run(tiny, job)
+    assert again[1] == expected[1] and equal(again[2], expected[2])
+    # Where what is kept of them is damaged, the cell trains.
+    (kept,) = tiny.kept().glob("*.clients.safetensors")
+    content = bytearray(kept.read_bytes())
+    content[-1] ^= 1
+    kept.unlink()
+    kept.write_bytes(content)
+    (tiny.folder / "cell.json").unlink()
+    again = run(tiny, job)
+    assert again[1] == expected[1] and equal(again[2], expected[2])
+
+
+def test_what_is_no_such_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "seed0.clients.safetensors"
+    with pytest.raises(DataError, match="is not there, though the cell's result is: delete that"):
+        load_clients(file, 3)
+    save_clients(file, {4: torch.arange(3.0), 1: torch.ones(3)}, 3)
+    found = load_clients(file, 3)
+    assert list(found) == [1, 4]
+    assert found[4].tolist() == [0, 1, 2]
+    with pytest.raises(DataError, match="other parameters than the cell's network"):
+        load_clients(file, 5)
+    with pytest.raises(DataError, match="is not what the cell's training wrote"):
+        load_clients(file, 3, "0" * 64)
+    content = file.read_bytes()
+    for number in range(len(content)):
+        file.write_bytes(content[:number] + bytes([content[number] ^ 1]) + content[number + 1 :])
+        with pytest.raises(DataError, match=re.escape(str(file))):
+            load_clients(file, 3)
+    file.write_bytes(content[:40])
+    with pytest.raises(DataError, match="is damaged"):
+        load_clients(file, 3)
+    save_clients(file, {}, 3)
+    assert load_clients(file, 3) == {}
