@@ -6,6 +6,7 @@ import importlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -51,15 +52,20 @@ class Subject:
         federation, bins = self.federation, self.predictions.bins
         if not held_out:
             return predict(federation, vector, federation.settings.rounds, self.executor, self.samples, bins)
-        assert self.beside.held_out is not None
-        inputs, labels = self.beside.held_out
+        work = self._held_out
+        labels = work.inputs.test_labels
         # Noise of its own: no round of the cell has this number.
         tasks = evaluation_tasks(len(labels), federation.settings.rounds + 1, self.samples)
-        work = federation.work
-        elsewhere = Work(work.settings, replace(work.inputs, test_inputs=inputs, test_labels=labels), work.device)
-        parts = [elsewhere.evaluate(Broadcast(vector), task) for task in tasks]
+        parts = [work.evaluate(Broadcast(vector), task) for task in tasks]
         probabilities, entropies = map(np.concatenate, zip(*parts, strict=True))
         return Predictions(probabilities, labels, bins, None, entropies)
+
+    @cached_property
+    def _held_out(self) -> Work:
+        """What predicts the held-out samples, which stand in for the test set."""
+        assert self.beside.held_out is not None
+        (inputs, labels), work = self.beside.held_out, self.federation.work
+        return Work(work.settings, replace(work.inputs, test_inputs=inputs, test_labels=labels), work.device)
 
 
 def evaluate(
@@ -87,7 +93,10 @@ def evaluate(
 
 
 def describe(federation: Federation, predictions: Predictions, further: Sequence[Measured] = ()) -> dict[str, Any]:
-    """The fields `final`, `reliability`, `confusion` and `clients` of an evaluation. further: from evaluators."""
+    """The fields `final`, `reliability`, `confusion`, `class_accuracy` and `clients` of an evaluation.
+
+    further: from evaluators.
+    """
     functions = {name: METRICS[name].function for name in filed()}
     final = {name: function(predictions) for name, function in functions.items() if function is not None}
     final |= {name: value for measured in further for name, value in measured.final.items()}
@@ -98,6 +107,7 @@ def describe(federation: Federation, predictions: Predictions, further: Sequence
         "final": final,
         "reliability": _reliability(predictions),
         "confusion": predictions.confusion.tolist(),
+        "class_accuracy": class_accuracy(predictions),
         "clients": _clients(federation, predictions) | {key: of for one in further for key, of in one.clients.items()},
     }
 
@@ -111,6 +121,12 @@ def _reliability(predictions: Predictions) -> dict[str, Any]:
         "correct": np.bincount(bin_of, weights=predictions.correct, minlength=bins).astype(np.int64).tolist(),
         "confidence": [round(float(value), 6) for value in confidence],
     }
+
+
+def class_accuracy(predictions: Predictions) -> list[float | None]:
+    """Share of each label's samples that are predicted right, in %; None for a label that the test set lacks."""
+    right, samples = np.diag(predictions.confusion), predictions.confusion.sum(axis=1)
+    return [round(100 * int(hits) / int(of), 6) if of else None for hits, of in zip(right, samples, strict=True)]
 
 
 def _clients(federation: Federation, predictions: Predictions) -> dict[str, Any]:

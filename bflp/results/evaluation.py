@@ -33,7 +33,8 @@ class Reliability(Part):
 
 
 class Evaluation(Part):
-    """final: metric -> value; clients: a list per metric (null without data), and summaries; all null: diverged."""
+    """final: metric -> value; class_accuracy: per label, in % (null: the test set lacks it); clients: a list per metric
+    (null without data), and summaries; all null: diverged."""
 
     cell: CellNames
     model_sha256: Hash
@@ -44,6 +45,7 @@ class Evaluation(Part):
     final: dict[str, Number | None] | None
     reliability: Reliability | None
     confusion: list[list[Count]] | None
+    class_accuracy: list[Number | None] | None = None
     clients: dict[str, list[Number | None] | Number] | None
 
     @model_validator(mode="after")

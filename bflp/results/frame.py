@@ -80,6 +80,19 @@ def rounds_frame(finished: Iterable[Finished]) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=columns)
 
 
+def classes_frame(finished: Iterable[Finished]) -> pd.DataFrame:
+    """Labels of evaluated cells: coordinates, label, its samples in the test set, and the share that is right, in %."""
+    import pandas as pd
+
+    lines = [
+        {**cell.as_dict(), "label": label, "samples": sum(row), "accuracy": 100 * row[label] / max(1, sum(row))}
+        for cell, _, evaluation in finished
+        for label, row in enumerate(evaluation.confusion or () if evaluation else ())
+        if any(row)
+    ]
+    return pd.DataFrame(lines, columns=[*NAMES, "seed", "label", "samples", "accuracy"])
+
+
 def read_csv(path: Path | TextIO) -> pd.DataFrame:
     """What `frame` or `rounds_frame` gave, from a CSV file: names stay text, also those that look like numbers."""
     import pandas as pd

@@ -10,7 +10,7 @@ from bflp.errors import DataError
 from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
 from bflp.results.file import read_result
-from bflp.results.frame import frame, read_folder, rounds_frame
+from bflp.results.frame import classes_frame, frame, read_folder, rounds_frame
 from bflp.settings.schema import Settings
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-__all__ = ["METRICS", "Cell", "Model", "Plan", "Settings", "load", "load_results", "load_rounds"]
+__all__ = ["METRICS", "Cell", "Model", "Plan", "Settings", "load", "load_classes", "load_results", "load_rounds"]
 
 
 def load_results(folder: str | Path) -> pd.DataFrame:
@@ -30,6 +30,11 @@ def load_results(folder: str | Path) -> pd.DataFrame:
 def load_rounds(folder: str | Path) -> pd.DataFrame:
     """All evaluated rounds below a folder of results: a row per cell and round with its metrics."""
     return rounds_frame(read_folder(Path(folder)))
+
+
+def load_classes(folder: str | Path) -> pd.DataFrame:
+    """The final models' accuracy by class below a folder of results: a row per cell and label."""
+    return classes_frame(read_folder(Path(folder)))
 
 
 class Model:

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from bflp import load_classes
 from bflp.cli import main
+from bflp.engine.evaluation import class_accuracy
 from bflp.engine.evaluators import temperature
 from bflp.engine.metrics import nll
 from bflp.engine.metrics.registry import METRICS
@@ -45,7 +47,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Plan:
         "partitions": {"iid": {"held_out": 0.2}},
         "setups": {str(CLIENTS): {"fraction": 0.75, "rounds": 2}},
         "training": {"local_epochs": 2, "batch_size": 20},
-        "evaluation": {"monte_carlo_samples": 3, "final": ASKED},
+        "evaluation": {"monte_carlo_samples": 3, "final": ASKED, "keep_predictions": True},
         "tables": {"metrics": ["accuracy", "nll", *NAMES]},
         "keep_clients": True,
     }
@@ -87,6 +89,25 @@ def test_asking_later_evaluates_and_gives_the_same(trained: Plan, capsys: pytest
     assert "2 of 2 cells to evaluate" in capsys.readouterr().err
     assert {cell: final(trained, cell) for cell in trained.cells} == before
     assert {cell: trained.paths.model(cell).stat().st_mtime_ns for cell in trained.cells} == models
+
+
+def test_accuracy_by_class_is_that_of_the_predictions(trained: Plan) -> None:
+    frame = load_classes(trained.results)
+    for cell in trained.cells:
+        with np.load(trained.paths.evaluation(cell).with_suffix(".npz")) as kept:
+            hits, labels = kept["probabilities"].argmax(1) == kept["labels"], kept["labels"]
+        expected = [100 * hits[labels == label].mean() for label in range(10)]
+        evaluation = json.loads(trained.paths.evaluation(cell).read_text(encoding="utf-8"))
+        assert evaluation["class_accuracy"] == pytest.approx(expected)
+        rows = frame[frame["model"] == cell.model]
+        assert rows["accuracy"].tolist() == pytest.approx(expected)
+        assert rows["samples"].tolist() == [5] * 10
+
+
+def test_a_label_that_the_test_set_lacks_has_no_accuracy() -> None:
+    probabilities = np.array([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.5, 0.4, 0.1]], dtype=np.float32)
+    found = Predictions(probabilities, np.array([0, 1, 1]), 10, None, np.zeros(3, dtype=np.float32))
+    assert class_accuracy(found) == [100.0, 50.0, None]
 
 
 def test_the_temperature_is_of_the_held_out_samples(trained: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
