@@ -1,7 +1,7 @@
 """A real SLURM of one node, this machine, for the length of a test: its own key, ports and folder, beside any other.
 
 It has two processors and one counted GPU (a file that no program opens). Jobs of the partition `urgent` preempt those
-of `main`. Needs root and Debian's packages slurmctld, slurmd, slurm-client and munge.
+of `main`, whose time limit is short. Needs root and Debian's packages slurmctld, slurmd, slurm-client and munge.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+# The longest that a job of `main` may ask for: less than two attempts of a cell take.
+HOURS = 6
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "scontrol")
 SECONDS_TO_START = 40
 
@@ -52,7 +54,7 @@ PreemptMode=REQUEUE
 SlurmdParameters=config_overrides
 GresTypes=gpu
 NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=20000 Gres=gpu:1 State=UNKNOWN
-PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=0
+PartitionName=main Nodes={host} Default=YES MaxTime={hours}:00:00 State=UP PriorityTier=1 GraceTime=0
 PartitionName=urgent Nodes={host} MaxTime=INFINITE State=UP PriorityTier=9 PreemptMode=OFF
 """
 
@@ -114,7 +116,9 @@ def cluster() -> Iterator[Cluster]:
             (folder / part).mkdir()
         ports = _free_ports(2)
         (folder / "slurm.conf").write_text(
-            CONFIG.format(host=socket.gethostname(), folder=folder, controller_port=ports[0], node_port=ports[1])
+            CONFIG.format(
+                host=socket.gethostname(), folder=folder, controller_port=ports[0], node_port=ports[1], hours=HOURS
+            )
         )
         (folder / "gres.conf").write_text("Name=gpu File=/dev/null\n")
         key = folder / "munge.key"

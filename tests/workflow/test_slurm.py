@@ -23,7 +23,7 @@ pytestmark = [
 ]
 
 ROUNDS, INTERRUPTED_AFTER = 6, 3
-SECONDS = 300
+SECONDS = 600
 SEEDS = [0, 1, 2, 3]
 # Notes each round and the card; after the third it waits to be interrupted, until the test says that it may go on.
 RULE = f"""
@@ -52,6 +52,11 @@ def cluster() -> Iterator[Cluster]:
 def project_in(folder: Path) -> Project:
     project = Project.make(folder)
     (project.folder / "slow.py").write_text(RULE, encoding="utf-8")
+    # As docs/cluster.md says: the partition's limit, in minutes.
+    profile = project.folder / "profiles/slurm/config.yaml"
+    text = profile.read_text(encoding="utf-8")
+    assert "min(240 * attempt, 1440)" in text
+    profile.write_text(text.replace("1440", str(60 * one_node_slurm.HOURS)), encoding="utf-8")
     project.configure(
         grid={"models": ["FVBA"], "aggregators": ["SLOW"], "seeds": SEEDS},
         setups={2: {"fraction": 1.0, "rounds": ROUNDS}},
@@ -127,11 +132,12 @@ def test_a_grid_survives_what_happens_on_a_cluster(cluster: Cluster, tmp_path: P
 def _check_jobs(cluster: Cluster, project: Project, timed_out: str, cancelled: str, preempted: str) -> None:
     by_id = {job["id"]: job for job in jobs(cluster)}
     assert by_id[preempted]["state"] == "COMPLETED", "the job itself was started again"
+    assert by_id[cancelled]["limit"] == "4:00:00"
     for job in (timed_out, cancelled):
         again = [each for each in by_id.values() if each["cell"] == by_id[job]["cell"] and int(each["id"]) > int(job)]
         assert [each["state"] for each in again] == ["COMPLETED"]
-        # The time grows with each attempt.
-        assert [each["limit"] for each in again] == ["8:00:00"]
+        # The time grows with each attempt, up to what the partition gives: beyond that no job would start.
+        assert [each["limit"] for each in again] == [f"{one_node_slurm.HOURS}:00:00"]
     # The card that SLURM gave; rules that need none ran here and not as jobs.
     seen = {line for note in (project.folder / "rounds").iterdir() for line in note.read_text().split()}
     assert seen == {"0"}
