@@ -5,67 +5,42 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from bflp.engine.clients import SUMMARIES, client_metrics, label_counts, summarise
 from bflp.engine.evaluators import Measured
 from bflp.engine.metrics.registry import METRICS, filed
 from bflp.engine.predictions import Predictions
-from bflp.engine.round import Executor, Federation, predict
-from bflp.engine.work import Broadcast, Work, evaluation_tasks
-
-
-@dataclass(frozen=True)
-class Beside:
-    """What evaluators need beside the final model.
-
-    held_out: inputs and labels of the samples that are held out of the clients; clients: the parameters [D] that the
-    clients of the last round sent, by client. None: not there, so that no evaluator may be asked for that needs it.
-    """
-
-    held_out: tuple[NDArray[Any], NDArray[np.int64]] | None = None
-    clients: Mapping[int, Tensor] | None = None
+from bflp.engine.round import Executor, Federation, predict, predict_held_out
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A cell with a final model [D], as evaluators see it. predictions: the model's, on the test set."""
+    """A cell with a final model [D], as evaluators see it.
+
+    predictions: the model's, on the test set; clients: the parameters [D] that the clients of the last round sent, by
+    client; None: not there, so that no evaluator may be asked for that needs them.
+    """
 
     federation: Federation
     model: Tensor
     predictions: Predictions
     executor: Executor
     samples: int
-    beside: Beside
+    clients: Mapping[int, Tensor] | None = None
 
     def predict(self, vector: Tensor, held_out: bool = False) -> Predictions:
         """The predictions of any parameters [D] on the test set, or on the held-out samples.
 
-        On the test set with the noise of the final model's predictions: the same parameters give the same to the bit.
+        With the noise of the last round's evaluation: the same parameters give the same to the bit.
         """
-        federation, bins = self.federation, self.predictions.bins
-        if not held_out:
-            return predict(federation, vector, federation.settings.rounds, self.executor, self.samples, bins)
-        work = self._held_out
-        labels = work.inputs.test_labels
-        # Noise of its own: no round of the cell has this number.
-        tasks = evaluation_tasks(len(labels), federation.settings.rounds + 1, self.samples)
-        parts = [work.evaluate(Broadcast(vector), task) for task in tasks]
-        probabilities, entropies = map(np.concatenate, zip(*parts, strict=True))
-        return Predictions(probabilities, labels, bins, None, entropies)
-
-    @cached_property
-    def _held_out(self) -> Work:
-        """What predicts the held-out samples, which stand in for the test set."""
-        assert self.beside.held_out is not None
-        (inputs, labels), work = self.beside.held_out, self.federation.work
-        return Work(work.settings, replace(work.inputs, test_inputs=inputs, test_labels=labels), work.device)
+        function = predict_held_out if held_out else predict
+        rounds = self.federation.settings.rounds
+        return function(self.federation, vector, rounds, self.executor, self.samples, self.predictions.bins)
 
 
 def evaluate(
@@ -75,16 +50,16 @@ def evaluate(
     samples: int,
     bins: int,
     asked: Mapping[str, Any] | None = None,
-    beside: Beside | None = None,
+    clients: Mapping[int, Tensor] | None = None,
 ) -> tuple[Predictions, dict[str, Any]]:
     """The predictions of a final model, and what an evaluation says of them.
 
-    model [D]; samples: Monte Carlo samples; asked: evaluators by name, with their settings. The noise is that of the
-    last round's evaluation, so with as many samples and bins the curves' last values come out again, to the bit on the
-    same kind of device.
+    model [D]; samples: Monte Carlo samples; asked: evaluators by name, with their settings; clients: see Subject. The
+    noise is that of the last round's evaluation, so with as many samples and bins the curves' last values come out
+    again, to the bit on the same kind of device.
     """
     predictions = predict(federation, model, federation.settings.rounds, executor, samples, bins, ood=True)
-    subject = Subject(federation, model, predictions, executor, samples, beside or Beside())
+    subject = Subject(federation, model, predictions, executor, samples, clients)
     # By name: each then concerns only the cells that ask for it.
     modules = {name: importlib.import_module(f"bflp.engine.evaluators.{name}") for name in asked or ()}
     return predictions, describe(

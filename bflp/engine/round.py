@@ -112,11 +112,9 @@ class Federation:
     def _curves(self, model: Tensor, round_: int, executor: Executor) -> dict[str, Any]:
         predictions = predict(self, model, round_, executor, self.settings.monte_carlo_samples, self.bins)
         measured = _measured(predictions, round_)
-        if (held_out := self.inputs.held_out) is not None:
-            tasks = evaluation_tasks(len(held_out), round_, self.settings.monte_carlo_samples, "held out")
-            probabilities, entropies = _predictions(model, tasks, executor)
-            labels = self.inputs.train_labels[held_out]
-            found = _measured(Predictions(probabilities, labels, self.bins, None, entropies), round_)
+        if self.inputs.held_out is not None:
+            held_out = predict_held_out(self, model, round_, executor, self.settings.monte_carlo_samples, self.bins)
+            found = _measured(held_out, round_)
             measured["held_out"] = {name: found[name] for name in HELD_OUT}
         return measured
 
@@ -146,6 +144,17 @@ def predict(
         elsewhere, _ = _predictions(model, tasks, executor)
     log_variances = model[layout.log_variances].numpy() if federation.settings.posterior else None
     return Predictions(probabilities, inputs.test_labels, bins, log_variances, entropies, elsewhere)
+
+
+def predict_held_out(
+    federation: Federation, model: Tensor, round_: int, executor: Executor, samples: int, bins: int
+) -> Predictions:
+    """A model's predictions on the samples that are held out of the clients, of a cell that has some."""
+    inputs = federation.inputs
+    assert inputs.held_out is not None
+    tasks = evaluation_tasks(len(inputs.held_out), round_, samples, "held out")
+    probabilities, entropies = _predictions(model, tasks, executor)
+    return Predictions(probabilities, inputs.train_labels[inputs.held_out], bins, None, entropies)
 
 
 def _predictions(model: Tensor, tasks: Sequence[Task], executor: Executor) -> tuple[Floats, NDArray[np.float32]]:

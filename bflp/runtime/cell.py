@@ -58,9 +58,6 @@ def run(assignment: Assignment, files: CellFiles, options: Options, identity: st
     job = assignment.job
     code = check_code(job)
     data = inputs.checked(replace(assignment, ood_file=None))
-    if evaluate.needs_held_out(options.evaluation):
-        # That there are none is better said before the training than after it.
-        assignment.held_out()
     try:
         work = assignment.work()
         try_out(work.network, job.settings.get("network", {}).get("file", "the network"))

@@ -13,7 +13,6 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from torch import Tensor
 
-from bflp.engine.evaluation import Beside
 from bflp.engine.evaluation import evaluate as evaluate_model
 from bflp.engine.round import Executor, Federation
 from bflp.errors import DataError, UserError
@@ -30,14 +29,8 @@ def model_hash(model: Tensor) -> str:
     return hashlib.sha256(model.numpy().tobytes()).hexdigest()
 
 
-def needs_held_out(wanted: Mapping[str, Any]) -> bool:
-    """Whether an evaluation reads the samples that are held out of clients. wanted: from `Plan.evaluation_of`."""
-    asked = wanted["settings"].get("final", {})
-    return "temperature" in asked or asked.get("ensemble", {}).get("beta") == "fitted"
-
-
 def needs_clients(wanted: Mapping[str, Any]) -> bool:
-    """Whether an evaluation reads the models of the last round's clients."""
+    """Whether an evaluation reads the models of the last round's clients. wanted: from `Plan.evaluation_of`."""
     return not {"ensemble", "personal"}.isdisjoint(wanted["settings"].get("final", {}))
 
 
@@ -63,9 +56,8 @@ def evaluate(
     fields: dict[str, Any] = dict.fromkeys(("final", "reliability", "confusion", "clients"))
     if not diverged:
         samples, asked = own.get("monte_carlo_samples", 1), own.get("final", {})
-        beside = Beside(assignment.held_out() if needs_held_out(wanted) else None, clients)
         try:
-            predictions, fields = evaluate_model(federation, model, pool, samples, own["ece_bins"], asked, beside)
+            predictions, fields = evaluate_model(federation, model, pool, samples, own["ece_bins"], asked, clients)
         except ArithmeticError as error:
             raise UserError(f"{assignment.job}: evaluation: {error}") from None
         fields["reliability"] = Reliability(**fields["reliability"])

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from bflp.datasets import prepared
 from bflp.datasets.prepared import Dataset
@@ -56,15 +52,6 @@ class Assignment:
     def states(self) -> ClientStates:
         """What clients remember."""
         return ClientStates(self.states_folder or Path("nowhere"))
-
-    def held_out(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Inputs and labels of the samples that are held out of the clients. Raises DataError where there are none."""
-        data, partition, _ = self.open()
-        indices = partition.held_out_indices
-        if indices is None or not len(indices):
-            where = f"partitions.{self.job.cell.partition}.held_out"
-            raise DataError(f"{self.partition_file} holds out no sample of any client: raise {where}")
-        return np.asarray(data.train_inputs[indices]), data.train_labels[indices]
 
     def work(self) -> Work:
         """What executes the cell's tasks in this process. Raises DataError."""

@@ -55,8 +55,8 @@ def evaluate(subject: Subject, asked: dict[str, Any]) -> Measured:
 
 
 def _members(subject: Subject, held_out: bool = False) -> list[Predictions]:
-    assert subject.beside.clients is not None
-    return [subject.predict(vector, held_out) for vector in subject.beside.clients.values()]
+    assert subject.clients is not None
+    return [subject.predict(vector, held_out) for vector in subject.clients.values()]
 
 
 def pooled(members: Iterable[Floats]) -> tuple[Array, Array]:

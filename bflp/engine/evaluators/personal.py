@@ -47,11 +47,11 @@ def evaluate(subject: Subject, asked: dict[str, Any]) -> Measured:
     asked: `local_share`, and `rule`, the name of a barycentre in bflp.aggregators.
     """
     federation, inputs = subject.federation, subject.federation.inputs
-    assert subject.beside.clients is not None
+    assert subject.clients is not None
     counts = label_counts(inputs.indices, inputs.offsets, inputs.train_labels, inputs.labels)
     values: dict[str, dict[int, float]] = {name: {} for name in METRICS}
     shared, layout, posterior = subject.model.numpy(), federation.layout, federation.settings.posterior
-    for client, vector in subject.beside.clients.items():
+    for client, vector in subject.clients.items():
         own = projected(vector.numpy(), shared, asked["local_share"], asked["rule"], layout, posterior)
         models = {
             "local": subject.predict(vector),
