@@ -102,7 +102,7 @@ EDITS = [
     ),
     Edit(
         "a new settings field with a neutral default",
-        replaced("bflp/settings/schema.py", FIELD, f"{FIELD}    smoothing: NonNegativeFloat = neutral(0.0)\n"),
+        replaced("bflp/settings/sections.py", FIELD, f"{FIELD}    smoothing: NonNegativeFloat = neutral(0.0)\n"),
         *(0, 0),
     ),
     Edit("`evaluation: {ece_bins: 15}`", configured(evaluation={"ece_bins": 15}), 0, BLOCKS),

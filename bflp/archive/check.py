@@ -21,7 +21,8 @@ from bflp.grid.plan import Plan
 from bflp.provenance.verify import AGAIN, Finding
 from bflp.results.file import read_evaluation, read_result
 from bflp.results.frame import Finished
-from bflp.settings.schema import Grid, Settings, Setup, StatisticsSettings, Tables
+from bflp.settings.schema import Settings
+from bflp.settings.sections import Grid, Setup, StatisticsSettings, Tables
 
 # What a zip file's reader raises where its bytes are damaged.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError)

@@ -1,4 +1,4 @@
-"""What determines a cell's numbers, typed. Ranges, defaults and units stand in bflp.settings.schema.
+"""What determines a cell's numbers, typed. Ranges, defaults and units stand in bflp.settings.
 
 A job and a result hold the same as a JSON mapping, without the values that are neutral (`clip_norm: null`); the
 defaults here are those and no others.

@@ -26,7 +26,9 @@ from bflp.grid.coverage import (
 )
 from bflp.grid.paths import Paths
 from bflp.partition.files import split_hash
-from bflp.settings.schema import Method, Settings, identity
+from bflp.settings.methods import Method
+from bflp.settings.schema import Settings
+from bflp.settings.values import identity
 
 Block = tuple[str, str, str]  # data set, partition, set-up
 

@@ -23,7 +23,8 @@ from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
 from bflp.settings.explain import one_line
 from bflp.settings.read import read_file
-from bflp.settings.schema import NonNegativeInt, PositiveInt, Section, load
+from bflp.settings.schema import load
+from bflp.settings.values import NonNegativeInt, PositiveInt, Section
 
 PUBLISHED = Path(__file__).parent / "published"
 CONFIGS = Path(__file__).resolve().parents[2] / "examples" / "papers"

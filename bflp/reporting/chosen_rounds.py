@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from bflp.engine.metrics.registry import METRICS
 from bflp.engine.predictions import CURVES
 from bflp.results.frame import NAMES
-from bflp.settings.schema import Tables
+from bflp.settings.sections import Tables
 
 if TYPE_CHECKING:
     import pandas as pd

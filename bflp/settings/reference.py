@@ -16,7 +16,7 @@ from bflp.settings.schema import Settings
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 HEAD = """# Settings
 
-Generated from `bflp/settings/schema.py` by `python -m bflp.settings.reference`. A config file is YAML; `config.yaml`
+Generated from `bflp/settings` by `python -m bflp.settings.reference`. A config file is YAML; `config.yaml`
 holds the paper's grid. `snakemake --configfile yours.yaml` lays yours over it: mappings merge, lists replace, and so
 does a mapping with another `strategy`, `name`, `kind` or `file`. Unknown keys and values out of range are refused
 before anything runs. Editors that know `docs/config.schema.json` complete the keys.

@@ -79,10 +79,10 @@ def test_which_identities_another_version_of_the_settings_changes(
     tmp_path: Path, old: str, new: str, concerned: Callable[[Cell], bool]
 ) -> None:
     shutil.copytree(PROJECT / "bflp", tmp_path / "bflp", ignore=shutil.ignore_patterns("__pycache__"))
-    schema = tmp_path / "bflp" / "settings" / "schema.py"
-    source = schema.read_text(encoding="utf-8")
-    assert source.count(old) == 1
-    schema.write_text(source.replace(old, new), encoding="utf-8")
+    texts = {file: file.read_text(encoding="utf-8") for file in (tmp_path / "bflp" / "settings").glob("*.py")}
+    [(file, text)] = [(file, text) for file, text in texts.items() if old in text]
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new), encoding="utf-8")
     code = (
         "import json; from bflp.grid.plan import Plan; from bflp.grid.job import Job;"
         f"from bflp.settings.schema import Settings; plan = Plan(Settings.parse({CONFIG!r}));"

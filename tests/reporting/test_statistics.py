@@ -26,7 +26,7 @@ from bflp.reporting.statistics.analysis import analyse, reference_row
 from bflp.reporting.statistics.table import statistics_tables
 from bflp.reporting.statistics.words import summary
 from bflp.results.notebook import load_results
-from bflp.settings.schema import StatisticsSettings
+from bflp.settings.sections import StatisticsSettings
 
 PROJECT = Path(__file__).resolve().parents[2]
 ROWS = [("FEDAVG", "none"), ("FVBWA", "EAA"), ("FVBWA", "GAA")]

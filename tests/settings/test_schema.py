@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from bflp.datasets import registry
 from bflp.errors import ConfigError
-from bflp.settings.schema import Settings, Training, identity
+from bflp.settings.schema import Settings
+from bflp.settings.sections import Training
+from bflp.settings.values import identity
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAPER: dict[str, Any] = yaml.safe_load((PROJECT / "config.yaml").read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ from bflp.errors import ConfigError
 from bflp.reporting.statistics.paired import Estimate, claims, improvement, mean_difference
 from bflp.reporting.statistics.ranks import Ranks, average_ranks, signed_rank
 from bflp.reporting.titles import row_title
-from bflp.settings.schema import StatisticsSettings
+from bflp.settings.sections import StatisticsSettings
 
 if TYPE_CHECKING:
     import pandas as pd
