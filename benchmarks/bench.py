@@ -1,8 +1,9 @@
 """Round, aggregation and evaluation time of the client engine beside a plain loop doing the same work.
 
-    python benchmarks/bench.py [--processes 1 2] [--repeats 5] [--device cpu]
+    python benchmarks/bench.py [--processes 1 2] [--repeats 5] [--device cpu] [--network resnet20]
 
 The 100-client set-up on Fashion-MNIST's shape: a round trains 10 clients with 600 images each for 10 epochs, batch 64.
+Other networks than LeNet go the general path; the large ones on CIFAR-10's shape, 128 images and one epoch.
 Ours and the plain loop alternate within one run, so that a busy machine slows both; ratios are of the medians.
 """
 
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tabulate
@@ -32,31 +34,48 @@ from bflp.engine.work import Broadcast, Train, evaluation_tasks
 from bflp.grid.job import Job
 from bflp.grid.plan import Plan
 from bflp.networks.lenet import LeNetLayout
+from bflp.networks.posterior import Posterior
 from bflp.partition import files
 from bflp.rng import torch_generator
 from bflp.runtime import pool
 from bflp.runtime.inputs import Assignment
 from bflp.runtime.rule import checked_rule
 from bflp.settings.schema import Settings
+from tests.oracles.plain import LeNet
 
-IMAGES, TEST_IMAGES, SHAPE, CLIENTS, ACTIVE = 60000, 10000, (1, 28, 28), 100, 10
-TRAINING = {"local_epochs": 10, "batch_size": 64, "learning_rate": 0.01, "momentum": 0.9, "weight_decay": 1e-5}
+TEST_IMAGES, CLIENTS, ACTIVE = 10000, 100, 10
+# network: shape of an image, images per client, local epochs
+CASES = {
+    "lenet": ((1, 28, 28), 600, 10),
+    "mlp": ((1, 28, 28), 600, 10),
+    "cnn": ((3, 32, 32), 128, 1),
+    "resnet20": ((3, 32, 32), 128, 1),
+}
+TRAINING = {"batch_size": 64, "learning_rate": 0.01, "momentum": 0.9, "weight_decay": 1e-5}
 SAMPLES = 10  # Monte Carlo samples
 
 
-def make_inputs(folder: Path) -> tuple[Path, Path]:
+def make_inputs(folder: Path, network: str) -> tuple[Path, Path]:
     """A prepared data set of random images and an iid partition of it."""
     generator = np.random.default_rng(0)
-    train = generator.integers(0, 256, (IMAGES, *SHAPE), dtype=np.uint8)
-    test = generator.integers(0, 256, (TEST_IMAGES, *SHAPE), dtype=np.uint8)
-    dataset = arrays.Dataset(train, np.arange(IMAGES) % 10, test, np.arange(TEST_IMAGES) % 10)
+    shape, per_client, _ = CASES[network]
+    images = CLIENTS * per_client
+    train = generator.integers(0, 256, (images, *shape), dtype=np.uint8)
+    test = generator.integers(0, 256, (TEST_IMAGES, *shape), dtype=np.uint8)
+    dataset = arrays.Dataset(train, np.arange(images) % 10, test, np.arange(TEST_IMAGES) % 10)
     arrays.save(dataset, folder / "random.npz")
     job = {"dataset": "random", "name": "iid", "clients": CLIENTS, "seed": 0, "settings": {"strategy": "iid"}}
     files.save(files.make(dataset.train_labels, job, ""), dataset.train_labels, folder / "iid.npz")
     return folder / "random.npz", folder / "iid.npz"
 
 
-def assignment(model: str, rule: str | None, data: Path, partition: Path, device: str) -> Assignment:
+def training(network: str) -> dict[str, Any]:
+    return {**TRAINING, "local_epochs": CASES[network][2]}
+
+
+def assignment(
+    model: str, rule: str | None, data: Path, partition: Path, device: str, network: str = "lenet"
+) -> Assignment:
     """A cell's work as the workflow would give it. rule: an aggregator, or None."""
     grid = {"datasets": ["random"], "partitions": ["iid"], "clients": [CLIENTS], "models": [model], "seeds": [0]}
     sections = {
@@ -64,7 +83,8 @@ def assignment(model: str, rule: str | None, data: Path, partition: Path, device
         "datasets": {"random": {"source": str(data)}},
         "partitions": {"iid": {"strategy": "iid"}},
         "setups": {CLIENTS: {"fraction": ACTIVE / CLIENTS, "rounds": 1}},
-        "training": TRAINING,
+        "network": network,
+        "training": training(network),
         "evaluation": {"monte_carlo_samples": SAMPLES},
     }
     plan = Plan(Settings.parse(sections))
@@ -83,19 +103,21 @@ def interleaved(functions: Sequence[Callable[[], object]], repeats: int) -> list
     return [statistics.median(results) for results in times]
 
 
-def bench_rounds(model: str, processes: int, data: Path, partition: Path, repeats: int, device: str) -> list[object]:
+def bench_rounds(
+    model: str, processes: int, data: Path, partition: Path, repeats: int, device: str, network: str
+) -> list[object]:
     """model, processes, seconds of the plain loop and of ours, ratio, samples per second and process, and so on."""
-    assigned = assignment(model, "EAA" if model == "FVBA" else None, data, partition, device)
+    assigned = assignment(model, "EAA" if model == "FVBA" else None, data, partition, device, network)
     work = assigned.work()
     layout, inputs = work.layout, work.inputs
-    assert isinstance(layout, LeNetLayout)
+    theirs = LeNet(layout, Posterior()) if isinstance(layout, LeNetLayout) else work.network.module(work.initial)
     images = torch.from_numpy(np.array(inputs.train_inputs)).float().div_(255)
     labels = torch.from_numpy(inputs.train_labels)
     vector = layout.initial_vector(-9.0, torch_generator(0, "initial model"))
     clients = [torch.from_numpy(np.array(part)) for part in np.split(inputs.indices, inputs.offsets[1:-1])[:ACTIVE]]
     tasks = [Train(1, client) for client in range(ACTIVE)]
     evaluation = evaluation_tasks(TEST_IMAGES, 1, SAMPLES)
-    plain = PlainLoop(layout, images, labels, TRAINING, processes, device)
+    plain = PlainLoop(theirs, layout, images, labels, training(network), processes, device)
     start = time.perf_counter()
     with pool.executor(assigned, work, processes) as ours:
         startup = time.perf_counter() - start
@@ -104,7 +126,8 @@ def bench_rounds(model: str, processes: int, data: Path, partition: Path, repeat
         (evaluation_time,) = interleaved([lambda: ours.run(Broadcast(vector), evaluation)], repeats)
         # Before our pool ends, which ends all child processes of this one.
         plain.close()
-    samples = ACTIVE * (IMAGES // CLIENTS) * TRAINING["local_epochs"] / our_time / processes
+    _, per_client, epochs = CASES[network]
+    samples = ACTIVE * per_client * epochs / our_time / processes
     return [model, processes, plain_time, our_time, our_time / plain_time, samples, evaluation_time, startup]
 
 
@@ -115,7 +138,7 @@ def bench_aggregation(rule: str | None, data: Path, partition: Path, repeats: in
     aggregator = Aggregator(assigned.settings(), layout, checked_rule(assigned))
     vector = layout.initial_vector(-7.0, torch_generator(0, "initial model"))
     changes = np.random.default_rng(0).normal(0, 0.01, (ACTIVE, layout.size)).astype(np.float32)
-    vectors, sizes = vector.numpy() + changes, np.full(ACTIVE, IMAGES // CLIENTS)
+    vectors, sizes = vector.numpy() + changes, np.full(ACTIVE, CASES["lenet"][1])
     (seconds,) = interleaved([lambda: aggregator.combine(vectors, sizes, 1, vector)], repeats)
     return [rule or "none", 1000 * seconds]
 
@@ -125,21 +148,26 @@ def main() -> None:
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--device", default="cpu", help="cpu or cuda, of both loops")
+    parser.add_argument("--network", default="lenet", choices=CASES, help="others than LeNet: rounds of FED only")
     parser.add_argument("--no-memory", action="store_true", help="leave out the memory runs (about two minutes)")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        data, partition = make_inputs(Path(folder))
+        network = arguments.network
+        data, partition = make_inputs(Path(folder), network)
         rows = []
         for processes in arguments.processes:
-            for model in ("FED", "FVBA"):
-                rows.append(bench_rounds(model, processes, data, partition, arguments.repeats, arguments.device))
+            for model in ("FED", "FVBA") if network == "lenet" else ("FED",):
+                further = (arguments.repeats, arguments.device, network)
+                rows.append(bench_rounds(model, processes, data, partition, *further))
                 print(*rows[-1], file=sys.stderr, flush=True)
-        rules = [None, *names()]
+        rules = [None, *names()] if network == "lenet" else []
         aggregation = [bench_aggregation(rule, data, partition, max(arguments.repeats, 5)) for rule in rules]
     print(f"{platform.system()} {platform.machine()}, one thread per process, torch {torch.__version__}")
     headers = ["model", "processes", "plain s", "ours s", "ratio", "samples/s/process", "evaluation s", "start-up s"]
     print(tabulate.tabulate(rows, headers, floatfmt=("", "", ".2f", ".2f", ".2f", ".0f", ".3f", ".2f")))
+    if network != "lenet":
+        return
     print("\nAggregation of ten clients")
     print(tabulate.tabulate(aggregation, ["rule", "ms"], floatfmt=".1f"))
     if not arguments.no_memory:

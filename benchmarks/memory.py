@@ -2,8 +2,9 @@
 
     python benchmarks/memory.py
 
-Runs cells on Fashion-MNIST's shape with two processes, ten active clients a round, and one on large images; sums the
-proportional set size (shared pages counted once) over the job's processes, several times a second.
+Runs cells on Fashion-MNIST's shape with two processes, ten active clients a round, one on large images, and one of
+ResNet-20 on CIFAR-10's shape; sums the proportional set size (shared pages counted once) over the job's processes,
+several times a second.
 """
 
 from __future__ import annotations
@@ -25,32 +26,36 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 SMALL = (60000, 10000, (28, 28))  # training images, test images, their shape
 LARGE = (5000, 500, (3, 224, 224))
-Run = tuple[tuple[int, int, tuple[int, ...]], int, int, int, int]
-# (images, clients, active, local epochs, rounds): the federation grows a hundredfold; then many rounds; then images so
-# large that a client's would take gigabytes as floating-point numbers.
-RUNS: tuple[Run, ...] = (
-    (SMALL, 100, 10, 10, 5),
-    (SMALL, 10000, 10, 10, 5),
-    (SMALL, 10000, 10, 10, 500),
-    (LARGE, 2, 1, 1, 1),
-)
-HEADERS = ["images", "clients", "active", "rounds", "peak MB", "growth MB"]
+CIFAR10 = (50000, 1000, (3, 32, 32))
+Run = tuple[str, tuple[int, int, tuple[int, ...]], int, int, int, int]
+# (network, images, clients, active, local epochs, rounds): the federation grows a hundredfold; then many rounds; then
+# images so large that a client's would take gigabytes as floating-point numbers; then a network the general path.
+RUNS: dict[str, Run] = {
+    "small": ("lenet", SMALL, 100, 10, 10, 5),
+    "clients": ("lenet", SMALL, 10000, 10, 10, 5),
+    "rounds": ("lenet", SMALL, 10000, 10, 10, 500),
+    "large": ("lenet", LARGE, 2, 1, 1, 1),
+    "resnet20": ("resnet20", CIFAR10, 10, 10, 1, 1),
+}
+HEADERS = ["network", "images", "clients", "active", "rounds", "peak MB", "growth MB"]
 
 
-def peak_memory(runs: Sequence[Run] = RUNS) -> list[list[object]]:
+def peak_memory(runs: Sequence[Run] = tuple(RUNS.values())) -> list[list[object]]:
     """Rows: HEADERS; growth: from the second to the last quarter of a long run."""
     rows: list[list[object]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for number, run in enumerate(runs):
-            images, clients, active, _, rounds = run
+            network, images, clients, active, _, rounds = run
             source = folder / f"{images[0]}.npz"
             if not source.exists():
                 _write_images(source, *images)
-            peak, growth = _run(folder / str(number), source, *run[1:])
+            peak, growth = _run(folder / str(number), source, network, *run[2:])
             # A short run still starts in its second quarter.
             shape = "x".join(map(str, images[2]))
-            rows.append([f"{images[0]} of {shape}", clients, active, rounds, peak, growth if rounds > 100 else None])
+            rows.append(
+                [network, f"{images[0]} of {shape}", clients, active, rounds, peak, growth if rounds > 100 else None]
+            )
     return rows
 
 
@@ -65,7 +70,9 @@ def _write_images(file: Path, train: int, test: int, shape: tuple[int, ...]) -> 
     )
 
 
-def _run(folder: Path, source: Path, clients: int, active: int, epochs: int, rounds: int) -> tuple[float, float]:
+def _run(
+    folder: Path, source: Path, network: str, clients: int, active: int, epochs: int, rounds: int
+) -> tuple[float, float]:
     folder.mkdir()
     config = {
         "grid": {
@@ -79,6 +86,7 @@ def _run(folder: Path, source: Path, clients: int, active: int, epochs: int, rou
         "datasets": {"random": {"source": str(source)}},
         "partitions": {"iid": {"strategy": "iid"}},
         "setups": {clients: {"fraction": active / clients, "rounds": rounds}},
+        "network": network,
         "training": {"local_epochs": epochs},
         "evaluation": {"every": max(1, rounds // 5)},
         "device": "cpu",
@@ -116,5 +124,6 @@ def _proportional_set_size(pid: int) -> float:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--large", action="store_true", help="only the large images")
-    print(tabulate.tabulate(peak_memory(RUNS[3:] if parser.parse_args().large else RUNS), HEADERS, floatfmt=".0f"))
+    parser.add_argument("--only", choices=RUNS, help="one of the runs")
+    only = parser.parse_args().only
+    print(tabulate.tabulate(peak_memory([RUNS[only]] if only else tuple(RUNS.values())), HEADERS, floatfmt=".0f"))

@@ -11,28 +11,31 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from bflp.networks.lenet import LeNetLayout
-from bflp.networks.posterior import Posterior
+from bflp.networks.layout import Layout
 from tests.oracles.plain import LeNet
 
 _worker: dict[str, Any] = {}
 
 
-def _start(layout: LeNetLayout, images: Tensor, labels: Tensor, training: dict[str, Any], device: str) -> None:
+def _start(
+    network: nn.Module, layout: Layout, images: Tensor, labels: Tensor, training: dict[str, Any], device: str
+) -> None:
     torch.set_num_threads(1)
-    network = LeNet(layout, Posterior()).to(device)
     _worker.update(layout=layout, images=images.to(device), labels=labels.to(device), training=training)
-    _worker.update(network=network, device=device)
+    _worker.update(network=network.to(device), device=device)
 
 
 def _train(task: tuple[Tensor, Tensor]) -> Tensor:
     """Local training of one client: (the server's model [D], the client's indices [n]) -> the client's model [D]."""
     vector, indices = task
     layout, network, training = _worker["layout"], _worker["network"], _worker["training"]
-    device = _worker["device"]
-    network.load_vector(layout, vector.to(device))
+    device, parameters = _worker["device"], dict(network.named_parameters())
+    with torch.no_grad():
+        for name, values in layout.views(vector.to(device)).items():
+            parameters[name].copy_(values)
     optimiser = torch.optim.SGD(
         network.parameters(),
         lr=training["learning_rate"],
@@ -42,22 +45,32 @@ def _train(task: tuple[Tensor, Tensor]) -> Tensor:
     images, labels, count = _worker["images"][indices], _worker["labels"][indices], len(indices)
     for _ in range(training["local_epochs"]):
         for chosen in torch.randperm(count).split(training["batch_size"]):
-            noise = torch.randn(len(chosen), layout.noise_size, device=device) if layout.variational else None
             optimiser.zero_grad()
-            network.loss(images[chosen], labels[chosen], noise, 1.0 / count).backward()
+            if isinstance(network, LeNet):
+                noise = torch.randn(len(chosen), layout.noise_size, device=device) if layout.noise_size else None
+                loss = network.loss(images[chosen], labels[chosen], noise, 1.0 / count)
+            else:
+                loss = F.cross_entropy(network(images[chosen]), labels[chosen])
+            loss.backward()
             optimiser.step()
-    parameters = dict(network.named_parameters())
     return torch.cat([parameters[name].detach().flatten() for name in layout.tensors]).cpu()
 
 
 class PlainLoop:
-    """A pool of plain workers."""
+    """A pool of plain workers. network: its parameters have the names of the layout's tensors."""
 
     def __init__(
-        self, layout: LeNetLayout, images: Tensor, labels: Tensor, training: dict[str, Any], processes: int, device: str
+        self,
+        network: nn.Module,
+        layout: Layout,
+        images: Tensor,
+        labels: Tensor,
+        training: dict[str, Any],
+        processes: int,
+        device: str,
     ) -> None:
         context = multiprocessing.get_context("fork")
-        self.pool = context.Pool(processes, _start, (layout, images, labels, training, device))
+        self.pool = context.Pool(processes, _start, (network, layout, images, labels, training, device))
 
     def round(self, vector: Tensor, clients: Sequence[Tensor]) -> list[Tensor]:
         """Local training of all clients of a round, each given by its indices."""
