@@ -43,13 +43,13 @@ from bflp.runtime.rule import checked_rule
 from bflp.settings.schema import Settings
 from tests.oracles.plain import LeNet
 
-TEST_IMAGES, CLIENTS, ACTIVE = 10000, 100, 10
-# network: shape of an image, images per client, local epochs
+CLIENTS, ACTIVE = 100, 10
+# network: shape of an image, images per client, local epochs, test images
 CASES = {
-    "lenet": ((1, 28, 28), 600, 10),
-    "mlp": ((1, 28, 28), 600, 10),
-    "cnn": ((3, 32, 32), 128, 1),
-    "resnet20": ((3, 32, 32), 128, 1),
+    "lenet": ((1, 28, 28), 600, 10, 10000),
+    "mlp": ((1, 28, 28), 600, 10, 10000),
+    "cnn": ((3, 32, 32), 128, 1, 1000),
+    "resnet20": ((3, 32, 32), 128, 1, 1000),
 }
 TRAINING = {"batch_size": 64, "learning_rate": 0.01, "momentum": 0.9, "weight_decay": 1e-5}
 SAMPLES = 10  # Monte Carlo samples
@@ -58,11 +58,11 @@ SAMPLES = 10  # Monte Carlo samples
 def make_inputs(folder: Path, network: str) -> tuple[Path, Path]:
     """A prepared data set of random images and an iid partition of it."""
     generator = np.random.default_rng(0)
-    shape, per_client, _ = CASES[network]
+    shape, per_client, _, test_images = CASES[network]
     images = CLIENTS * per_client
     train = generator.integers(0, 256, (images, *shape), dtype=np.uint8)
-    test = generator.integers(0, 256, (TEST_IMAGES, *shape), dtype=np.uint8)
-    dataset = arrays.Dataset(train, np.arange(images) % 10, test, np.arange(TEST_IMAGES) % 10)
+    test = generator.integers(0, 256, (test_images, *shape), dtype=np.uint8)
+    dataset = arrays.Dataset(train, np.arange(images) % 10, test, np.arange(test_images) % 10)
     arrays.save(dataset, folder / "random.npz")
     job = {"dataset": "random", "name": "iid", "clients": CLIENTS, "seed": 0, "settings": {"strategy": "iid"}}
     files.save(files.make(dataset.train_labels, job, ""), dataset.train_labels, folder / "iid.npz")
@@ -116,7 +116,8 @@ def bench_rounds(
     vector = layout.initial_vector(-9.0, torch_generator(0, "initial model"))
     clients = [torch.from_numpy(np.array(part)) for part in np.split(inputs.indices, inputs.offsets[1:-1])[:ACTIVE]]
     tasks = [Train(1, client) for client in range(ACTIVE)]
-    evaluation = evaluation_tasks(TEST_IMAGES, 1, SAMPLES)
+    _, per_client, epochs, test_images = CASES[network]
+    evaluation = evaluation_tasks(test_images, 1, SAMPLES)
     plain = PlainLoop(theirs, layout, images, labels, training(network), processes, device)
     start = time.perf_counter()
     with pool.executor(assigned, work, processes) as ours:
@@ -126,7 +127,6 @@ def bench_rounds(
         (evaluation_time,) = interleaved([lambda: ours.run(Broadcast(vector), evaluation)], repeats)
         # Before our pool ends, which ends all child processes of this one.
         plain.close()
-    _, per_client, epochs = CASES[network]
     samples = ACTIVE * per_client * epochs / our_time / processes
     return [model, processes, plain_time, our_time, our_time / plain_time, samples, evaluation_time, startup]
 
