@@ -1,6 +1,8 @@
 """One thread per library, set before any is imported: sums must not depend on the machine's cores."""
 
 import os
+import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -9,6 +11,17 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 pytest_plugins = ["tests.tiny_federation"]
 # They start programs: Snakemake, SLURM, TeX, a browser, or hundreds that are killed.
 SLOW = ("faults", "gpu", "workflow")
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """A command that a test runs within its process ends with signals ignored, as programs do; later tests, and what
+    they start, must not inherit that."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

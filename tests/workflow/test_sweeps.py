@@ -64,4 +64,6 @@ def test_a_row_is_trained_by_hand_and_what_is_wrong_is_refused(project: Project)
     done = project.snakemake("-n")
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
-    assert len([line for line in done.stderr.splitlines() if "error: models.LR.sweep.choose" in line]) == 1
+    assert (
+        len([line for line in done.stderr.splitlines() if "error: " in line and "models.LR.sweep.choose" in line]) == 1
+    )
