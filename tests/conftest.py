@@ -11,16 +11,15 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 pytest_plugins = ["tests.tiny_federation"]
 # They start programs: Snakemake, SLURM, TeX, a browser, or hundreds that are killed.
 SLOW = ("faults", "gpu", "workflow")
+SIGNALS = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
 
 @pytest.fixture(autouse=True)
 def _signals() -> Iterator[None]:
     """A command that a test runs within its process ends with signals ignored, as programs do; later tests, and what
     they start, must not inherit that."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.getsignal(number) for number in numbers]
     yield
-    for number, handler in zip(numbers, before, strict=True):
+    for number, handler in SIGNALS.items():
         signal.signal(number, handler)
 
 

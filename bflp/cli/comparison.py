@@ -1,4 +1,4 @@
-"""Compare results with all published tables that have their cells, and check these papers' claims.
+"""Compare results with the published tables that have their cells, and check claims.
 
 With --partial: from the cells that have run so far. With --archive: from the JSON files below a folder `cells`,
 whatever code made them.
