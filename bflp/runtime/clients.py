@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
@@ -19,6 +19,7 @@ from bflp.engine.round import Executor
 from bflp.engine.work import Broadcast, Task, Train
 from bflp.errors import DataError
 from bflp.files import whole_file
+from bflp.runtime.tensors import AGAIN, reading
 
 
 class Recording:
@@ -46,24 +47,17 @@ def save_clients(file: Path, vectors: Mapping[int, Tensor], size: int) -> None:
 
 def load_clients(file: Path, size: int, sha256: str | None = None) -> dict[int, Tensor]:
     """The parameters [D] by client. size: D; sha256: of the file, which the cell's result says. Raises DataError."""
-    advice = "delete it and run snakemake again"
-    try:
+    with reading(file):
         if sha256 is not None and hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
-            raise DataError(f"{file} is not what the cell's training wrote: {advice}")
+            raise DataError(f"{file} is not what the cell's training wrote: {AGAIN}")
         with safe_open(file, framework="pt") as opened:
             tensors = {name: opened.get_tensor(name) for name in ("vectors", "clients")}
             stated = (opened.metadata() or {})["sha256"]
-    except FileNotFoundError:
-        raise DataError(
-            f"{file} is not there, though the cell's result is: delete that and run snakemake again"
-        ) from None
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise DataError(f"{file} is damaged ({error}): {advice}") from None
     if stated != _digest(tensors):
-        raise DataError(f"{file} is damaged (its checksum is wrong): {advice}")
+        raise DataError(f"{file} is damaged (its checksum is wrong): {AGAIN}")
     vectors, clients = tensors["vectors"], tensors["clients"]
     if vectors.shape != (len(clients), size):
-        raise DataError(f"{file} holds other parameters than the cell's network has: {advice}")
+        raise DataError(f"{file} holds other parameters than the cell's network has: {AGAIN}")
     return dict(zip(clients.tolist(), vectors, strict=True))
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from torch import Tensor
 
@@ -22,6 +21,7 @@ from bflp.results.evaluation import Evaluation, EvaluationData, EvaluationEnviro
 from bflp.results.result import CellNames
 from bflp.runtime import inputs
 from bflp.runtime.inputs import Assignment
+from bflp.runtime.tensors import AGAIN, reading
 
 
 def model_hash(model: Tensor) -> str:
@@ -77,19 +77,12 @@ def evaluate(
 
 def load_model(file: Path, layout: Layout) -> Tensor:
     """The flat vector [D] of a model file. Raises DataError."""
-    advice = "delete it and run snakemake again"
-    try:
+    with reading(file):
         tensors = load_file(file)
-    except FileNotFoundError:
-        raise DataError(
-            f"{file} is not there, though the cell's result is: delete that and run snakemake again"
-        ) from None
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise DataError(f"{file} is damaged ({error}): {advice}") from None
     shapes = {name: shape for name, (_, shape) in layout.tensors.items()}
     if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
-        raise DataError(f"{file} holds other tensors than the cell's network has: {advice}")
+        raise DataError(f"{file} holds other tensors than the cell's network has: {AGAIN}")
     vector = np.concatenate([tensors[name].ravel() for name in shapes])
     if vector.dtype != np.float32 or not np.isfinite(vector).all():
-        raise DataError(f"{file} holds entries that are not finite float32 numbers: {advice}")
+        raise DataError(f"{file} holds entries that are not finite float32 numbers: {AGAIN}")
     return torch.from_numpy(vector)
