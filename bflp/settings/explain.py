@@ -14,8 +14,9 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from bflp.settings.read import written_in
 
-# Mistakes that are told at once.
+# Mistakes that are told at once, and about so many characters of them.
 MOST_MISTAKES = 20
+MOST_TEXT = 1500
 # What earlier versions called it.
 RENAMED = {
     "aggregator_files": "aggregators: {NAME: {file: ...}}",
@@ -37,8 +38,17 @@ def one_line(error: ValidationError, files: Sequence[Path] = ()) -> str:
         place = detail["loc"] or text.partition(": ")[0].split(".")
         texts.append(": ".join(filter(None, (written_in(files, place, detail["input"]), text))))
     mistakes = list(dict.fromkeys(texts))
-    more = f"; and {len(mistakes) - MOST_MISTAKES} more" if len(mistakes) > MOST_MISTAKES else ""
-    return "; ".join(mistakes[:MOST_MISTAKES]) + more
+    told: list[str] = []
+    for mistake in mistakes[:MOST_MISTAKES]:
+        # What is known there is listed once.
+        for known in re.findall(r" \(known: [^)]*\)", mistake):
+            if any(known in earlier for earlier in told):
+                mistake = mistake.replace(known, "")
+        if told and sum(map(len, told)) + len(mistake) > MOST_TEXT:
+            break
+        told.append(mistake)
+    left = len(mistakes) - len(told)
+    return "; ".join(told) + (f"; and {left} more" if left else "")
 
 
 def explained(error: ValidationError, keys: Iterable[str]) -> ValidationError:

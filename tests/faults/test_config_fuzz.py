@@ -123,6 +123,8 @@ def _is_used_or_refused(make):
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=300 * MORE)
 @given(configs())
+@example({**VALID, "tables": {"metrics": [None] * 4}})
+@example({**VALID, "datasets": {f"{'x' * 60}{i}": {"labels": 0, "shape": "x" * 300} for i in range(30)}})
 def test_mutated_configs(config):
     _is_used_or_refused(lambda: Settings.parse(config))
 
