@@ -41,12 +41,11 @@ def one_line(error: ValidationError, files: Sequence[Path] = ()) -> str:
     told: list[str] = []
     for mistake in mistakes[:MOST_MISTAKES]:
         # What is known there is listed once.
-        for known in re.findall(r" \(known: [^)]*\)", mistake):
-            if any(known in earlier for earlier in told):
-                mistake = mistake.replace(known, "")
-        if told and sum(map(len, told)) + len(mistake) > MOST_TEXT:
+        listed = re.search(r" \(known: [^)]*\)", mistake)
+        text = mistake.replace(listed[0], "") if listed and any(listed[0] in earlier for earlier in told) else mistake
+        if told and sum(map(len, told)) + len(text) > MOST_TEXT:
             break
-        told.append(mistake)
+        told.append(text)
     left = len(mistakes) - len(told)
     return "; ".join(told) + (f"; and {left} more" if left else "")
 
