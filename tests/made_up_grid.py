@@ -30,18 +30,22 @@ def plan(
     metrics: Sequence[str] = ("accuracy", "ece", "nll"),
     posteriors: Sequence[str] = (),
     sweeps: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
+    reference: str | None = None,
     **grid: Any,
 ) -> Any:
     """What `bflp.grid.plan.Plan` offers to tables and figures.
 
     setups: name to number of clients, or names that are numbers; posteriors: models that have one beside those with
-    rules (a server step of their own); sweeps: name to the methods that are its rows, with their values.
+    rules (a server step of their own); sweeps: name to the methods that are its rows, with their values;
+    reference: the row that tables mark differences to.
     """
     counts = setups if isinstance(setups, Mapping) else {name: int(name) for name in setups}
+    unset = ("at_round", "average_last", "target_accuracy")
     described = {"datasets": ["synthetic"], "partitions": ["noniid"], "seeds": [0, 1, 2], **grid}
     settings = SimpleNamespace(
         grid=SimpleNamespace(**described, clients=list(counts), models=list(methods)),
-        tables=SimpleNamespace(metrics=list(metrics), at_round=None, average_last=None, target_accuracy=None),
+        tables=SimpleNamespace(**dict.fromkeys(unset), metrics=list(metrics), mark_differences=bool(reference)),
+        statistics=SimpleNamespace(reference=reference),
         setup=lambda name: SimpleNamespace(clients=counts[name], fraction=1.0, rounds=50),
     )
     rows = [(model, rule) for model, (_, rules) in methods.items() for rule in rules or ["none"]]
@@ -52,6 +56,12 @@ def plan(
         sweeps=sweeps or {},
         choosing={},
         method=lambda name: SimpleNamespace(weights=methods[name][0]),
+        blocks=lambda: [
+            (dataset, partition, setup)
+            for dataset in described["datasets"]
+            for partition in described["partitions"]
+            for setup in counts
+        ],
         has_posterior=lambda model: bool(methods[model][1]) or model in posteriors,
     )
 

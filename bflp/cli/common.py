@@ -19,6 +19,7 @@ from bflp.grid.plan import Block, Plan
 from bflp.provenance.state import describe_stale, states
 from bflp.provenance.state import listed as lines_of
 from bflp.reporting.chosen_rounds import in_words, of_chosen_rounds
+from bflp.reporting.titles import reference_row
 from bflp.results.frame import Finished, frame, rounds_frame
 from bflp.results.merged import read_merged, read_merged_rounds
 from bflp.results.sweeps import marked
@@ -43,7 +44,13 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 
 def plan_from(arguments: argparse.Namespace) -> Plan:
     """The plan of the settings that the arguments name. Raises ConfigError."""
-    return Plan(settings_of(arguments))
+    return _checked(Plan(settings_of(arguments)))
+
+
+def _checked(plan: Plan) -> Plan:
+    """The plan, if there is the row that its rows are to be compared with. Raises ConfigError."""
+    reference_row(plan.settings.statistics.reference, plan.shown_rows)
+    return plan
 
 
 def config_values(entries: Sequence[str]) -> dict[Any, Any]:
@@ -131,7 +138,7 @@ def check_config_files(files: Iterable[Path]) -> None:
 
 def plan_of(config: Mapping[str, Any], files: Sequence[Path]) -> Plan:
     """The plan of what Snakemake read from config files and command line. Raises UserError."""
-    plan = Plan(Settings.parse(config, files))
+    plan = _checked(Plan(Settings.parse(config, files)))
     check_sources(plan)
     return plan
 

@@ -266,7 +266,8 @@ class Plan:
 
     def summary_job(self, *modules: str) -> str:
         """What merging and tables depend on besides the cells: the grid's order, and the code from `modules` on."""
-        settings = self.settings.model_dump(mode="json", include={"grid", "setups", "tables"})
+        marks = {"statistics"} if self.settings.tables.mark_differences else set()
+        settings = self.settings.model_dump(mode="json", include={"grid", "setups", "tables", *marks})
         return canonical_json({**settings, **self._sweeps(), "rows": self.rows(), "fingerprint": fingerprint(modules)})
 
     def _sweeps(self) -> dict[str, Any]:

@@ -118,6 +118,7 @@ _SPECIAL = {
     "±": "$\\pm$",
     "×": "$\\times$",
     "—": "--",
+    "†": "$^\\dagger$",
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 

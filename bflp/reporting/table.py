@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 MISSING = "—"
 MOST_DECIMALS = 4
+DIFFERS = "†"
 
 
 @dataclass(frozen=True)
 class Entry:
     """One number of a table: mean and standard error over `seeds` of `wanted` seeds; 0 seeds: missing or diverged.
 
-    digits: the decimals that are shown of an ordinary number.
+    digits: the decimals that are shown of an ordinary number; differs: it gets the mark DIFFERS.
     """
 
     mean: float = math.nan
@@ -24,6 +25,7 @@ class Entry:
     bold: bool = False
     diverged: int = 0
     digits: int = 2
+    differs: bool = False
 
 
 Row = tuple[Sequence[str], Sequence[Entry | str]]  # labels, values
@@ -63,6 +65,8 @@ def shown(value: Entry | str, escape: Callable[[str], str], bold: str, error: st
         text = bold.format(text)
     if not math.isnan(value.standard_error):
         text += error.format(f"{value.standard_error:.{decimals}f}")
+    if value.differs:
+        text += escape(DIFFERS)
     return text + (seeds.format(f"{value.seeds}/{value.wanted}") if value.seeds < value.wanted else "")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,12 @@ from bflp.engine.metrics.registry import METRICS
 from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
 from bflp.reporting.chosen_rounds import in_words
+from bflp.reporting.statistics.analysis import differing
+from bflp.reporting.statistics.paired import FEWEST_PAIRS
 from bflp.reporting.summary import KEYS, Summary, bold_best, bold_lowest, marked
-from bflp.reporting.table import Entry, Row, Table, TableBlock
+from bflp.reporting.table import DIFFERS, Entry, Row, Table, TableBlock
 from bflp.reporting.target import target_table
-from bflp.reporting.titles import clients_title, partition_title, row_labels
+from bflp.reporting.titles import clients_title, partition_title, reference_row, row_labels, row_title
 from bflp.results.result import Result
 from bflp.results.sweeps import shown, with_chosen
 
@@ -35,7 +38,8 @@ def make_tables(
     """
     grid = plan.settings.grid
     summary = Summary(shown(frame), len(grid.seeds))
-    tables = [results_table(plan, summary, clients) for clients in grid.clients]
+    marks = _marks(plan, shown(frame)) if plan.settings.tables.mark_differences else set()
+    tables = [results_table(plan, summary, clients, marks) for clients in grid.clients]
     if plan.settings.tables.target_accuracy is not None:
         tables.append(target_table(plan, with_chosen(plan, frame, results)))
     if any(plan.has_posterior(model) for model, _ in plan.shown_rows):
@@ -45,15 +49,18 @@ def make_tables(
     return [*tables, datasets_table(plan, summaries)]
 
 
-def results_table(plan: Plan, summary: Summary, clients: str) -> Table:
-    """The chosen metrics for one set-up: a block per partition, a group of columns per data set."""
+def results_table(plan: Plan, summary: Summary, clients: str, marks: Container[tuple[str, ...]] = ()) -> Table:
+    """The chosen metrics for one set-up: a block per partition, a group of columns per data set.
+
+    marks: (data set, partition, set-up, model, aggregator, metric) of what differs from the reference row.
+    """
     grid, rows, setup = plan.settings.grid, plan.shown_rows, plan.settings.setup(clients)
     metrics = [METRICS[name] for name in plan.settings.tables.metrics]
     blocks = []
     for partition in grid.partitions:
         columns = [
             marked(
-                [summary.entry((dataset, partition, clients, *row), metric.name) for row in rows],
+                [_entry(summary, (dataset, partition, clients, *row), metric.name, marks) for row in rows],
                 partial(bold_best, higher_is_better=metric.higher_is_better),
             )
             for dataset in grid.datasets
@@ -64,7 +71,7 @@ def results_table(plan: Plan, summary: Summary, clients: str) -> Table:
         name=f"results{clients}",
         caption=f"{clients_title(clients, setup.clients)}, {100 * setup.fraction:g}% active per round, "
         f"{setup.rounds} rounds{_of_rounds(plan)}{_bins(plan, summary)}: {_over_seeds(grid.seeds)} "
-        "Bold: within the best row's standard error of the best mean." + _about_gaps(blocks),
+        f"Bold: within the best row's standard error of the best mean.{_about_marks(plan)}" + _about_gaps(blocks),
         labels=("", "Model", "Aggregator"),
         groups=[(dataset_title(dataset), len(metrics)) for dataset in grid.datasets],
         columns=[metric.title for _ in grid.datasets for metric in metrics],
@@ -178,6 +185,27 @@ def datasets_table(plan: Plan, summaries: Mapping[str, Mapping[str, Any]]) -> Ta
         groups=[("", 4), ("Samples per client", len(settings.grid.clients))],
         columns=["Image", "Labels", "Training", "Test", *_setup_titles(plan)],
         blocks=[("", rows)],
+    )
+
+
+def _marks(plan: Plan, frame: pd.DataFrame) -> set[tuple[str, ...]]:
+    settings, rows = plan.settings, plan.shown_rows
+    reference = reference_row(settings.statistics.reference, rows)
+    return differing(frame, rows, plan.blocks(), settings.grid.seeds, reference, settings.tables.metrics)
+
+
+def _entry(summary: Summary, key: tuple[str, ...], metric: str, marks: Container[tuple[str, ...]]) -> Entry:
+    return replace(summary.entry(key, metric), differs=(*key, metric) in marks)
+
+
+def _about_marks(plan: Plan) -> str:
+    """What a caption says of the marks, whether or not there is one."""
+    if not plan.settings.tables.mark_differences:
+        return ""
+    reference = plan.shown_rows[reference_row(plan.settings.statistics.reference, plan.shown_rows)]
+    return (
+        f" {DIFFERS}: the 95% t interval of the difference to {row_title(reference)}, paired by seed, "
+        f"excludes 0 (from {FEWEST_PAIRS} pairs on; not corrected for how many numbers are compared)."
     )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bflp.datasets.registry import title as dataset_title
+from bflp.errors import ConfigError
 from bflp.grid.cell import NO_AGGREGATOR
+from bflp.settings.explain import nearest
 
 if TYPE_CHECKING:
     from bflp.grid.plan import Plan
@@ -37,6 +40,17 @@ def row_title(row: tuple[str, str]) -> str:
     """A row's name: the model, and the rule where there is one."""
     model, rule = row
     return model if rule == NO_AGGREGATOR else f"{model} {rule}"
+
+
+def reference_row(wanted: str | None, rows: Sequence[tuple[str, str]]) -> int:
+    """The index of the row that others are compared with. Raises ConfigError where there is none of this name."""
+    names = [row_title(row) for row in rows]
+    if wanted is None:
+        return names.index("FEDAVG") if "FEDAVG" in names else 0
+    if wanted not in names:
+        what = f"there is no row {wanted!r} in the grid{nearest(wanted, names)} (rows: {', '.join(names)})"
+        raise ConfigError(f"statistics.reference: {what}")
+    return names.index(wanted)
 
 
 def row_labels(row: tuple[str, str]) -> tuple[str, str]:

@@ -328,6 +328,9 @@ class Tables(Section):
     """Means over the last so many rounds, instead of the final model's numbers."""
     target_accuracy: Annotated[float, Field(gt=0, le=100), NUMBER] | None = neutral(None)
     """In %: a table `target` of the rounds and megabytes that each row takes to this accuracy; null: none."""
+    mark_differences: bool = neutral(False)
+    """In the tables of results, mark with † where the 95% interval of the difference to the row `statistics.reference`,
+    paired by seed, excludes 0."""
 
 
 class StatisticsSettings(Section):

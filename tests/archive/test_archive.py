@@ -387,7 +387,7 @@ def test_own_files_are_kept_and_never_run_by_a_check(tmp_path: Path) -> None:
     text = "def aggregate(means, log_variances, weights, settings, generator):\n    return 0, 0\n"
     rule.write_text(text)
     # And with tables that read more than results.csv.
-    tables = {"at_round": 6, "target_accuracy": 50}
+    tables = {"at_round": 6, "target_accuracy": 50, "mark_differences": True}
     top = {"aggregators": {"MINE": {"file": str(rule)}}, "tables": tables}
     plan = fabricated_run.plan(tmp_path, samples=200, top=top, models=["FVBA"], aggregators=["MINE"], seeds=[0])
     fabricated_run.make(plan)

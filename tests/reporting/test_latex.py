@@ -124,13 +124,14 @@ def test_everything_is_printed(tmp_path: Path) -> None:
     half = as_results().sample(frac=0.5, random_state=0)
     half.loc[half.index[:9], "diverged"] = True
     short = paper(datasets=["svhn"], seeds=[4], methods={"FED": ("equal", ()), "FEDAVG": ("data", ())})
-    many = paper(metrics=list(METRICS))
+    many, marks = paper(metrics=list(METRICS)), paper(reference="FED")
     groups = [
         make_tables(paper(), as_results(), SUMMARIES),
         make_tables(awkward(), made_up(awkward()), {}),
         make_tables(paper(), half, {"svhn": SUMMARIES["svhn"]}),
         make_tables(short, made_up(short), SUMMARIES),
         make_tables(many, made_up(many), {}),
+        make_tables(marks, half, SUMMARIES),
     ]
     # Several grids in one document, so some labels are there twice, which does no harm here.
     text = compiled(tmp_path, [table for group in groups for table in group])
@@ -138,6 +139,7 @@ def test_everything_is_printed(tmp_path: Path) -> None:
     printed = re.sub(r"[\s_]", "", text)
     for expected in ("90.10 ± 0.11", "non-IID", "FEDAVG", "my_data-6.v+6", "My_Rule_2", "very_uneven_-+.0", "(1/5)"):
         assert re.sub(r"[\s_]", "", expected) in printed, expected
+    assert "†:the95%tintervalofthedifferencetoFED,pairedbyseed" in printed and text.count("†") > 20
     for expected in ("mean ± standard error over 5 seeds", "100% active per round", "3 × 32 × 32"):
         assert re.sub(r"[\s_]", "", expected) in printed, expected
 

@@ -22,9 +22,10 @@ from bflp.engine.metrics.registry import METRICS
 from bflp.errors import ConfigError
 from bflp.reporting.figures import differences, rank_diagram, style
 from bflp.reporting.formats import FORMATS
-from bflp.reporting.statistics.analysis import analyse, reference_row
+from bflp.reporting.statistics.analysis import analyse
 from bflp.reporting.statistics.table import statistics_tables
 from bflp.reporting.statistics.words import summary
+from bflp.reporting.titles import reference_row
 from bflp.results.notebook import load_results
 from bflp.settings.sections import StatisticsSettings
 
@@ -112,6 +113,14 @@ def test_what_is_missing_or_diverged_is_left_out_and_named():
     assert compared.means[:, 1] == pytest.approx([noniid["none"], noniid["EAA"], noniid["GAA"]])
 
 
+def test_runs_that_are_not_evaluated_are_left_out_and_named():
+    frame = frame_of([0, 3, -3])
+    frame.loc[(frame["aggregator"] == "EAA") & (frame["seed"] == 4), ["accuracy", "ece", "nll"]] = None
+    statistics = analysed(frame)
+    assert of(statistics, "accuracy").overall.pairs.tolist() == [10, 8, 10]
+    assert summary(statistics).endswith("Left out: 2 of 10 runs of FVBWA EAA, missing or not evaluated.")
+
+
 @pytest.mark.parametrize("seeds", [0, 1])
 def test_one_seed_claims_nothing(seeds):
     frame = frame_of([0, 3, -3])
@@ -122,7 +131,7 @@ def test_one_seed_claims_nothing(seeds):
 
 def test_mistakes_are_told_in_a_line():
     frame = frame_of([0, 1, 2])
-    with pytest.raises(ConfigError, match=r"statistics.reference: there is no row 'FVBWA' .*FVBWA EAA, FVBWA GAA"):
+    with pytest.raises(ConfigError, match=r"statistics.reference: there is no row 'FVBWA' .*mean 'FVBWA .*FVBWA GAA"):
         analysed(frame, reference="FVBWA")
     with pytest.raises(ValidationError, match=r"unknown 'acuracy' - did you mean 'accuracy'"):
         StatisticsSettings(equivalence={"acuracy": 1})

@@ -47,6 +47,7 @@ def test_marks() -> None:
     assert show(Entry(1.5, 0.25, 5, 5, bold=True)) == "<1.50>+-0.25"
     assert show(Entry(2.0, NAN, 1, 1)) == "2.00"
     assert show(Entry(2.0, 0.5, 2, 5)) == "2.00+-0.50(2/5)"
+    assert show(Entry(2.0, 0.5, 2, 5, differs=True)) == "2.00+-0.50†(2/5)"
     assert show(Entry(wanted=5)) == "—"
     assert show(Entry(wanted=5, diverged=2)) == "DIVERGED (2/5)"
     assert show("words") == "WORDS"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import made_up_grid
 import numpy as np
 import pandas as pd
@@ -9,10 +11,15 @@ import pytest
 from published_numbers import COLUMNS, SUMMARIES, as_results, awkward, made_up, markdown_rows, paper, published
 
 from bflp.engine.metrics.registry import METRICS
+from bflp.reporting.html import to_html
+from bflp.reporting.latex import latex_escape, to_latex
 from bflp.reporting.markdown import to_markdown
+from bflp.reporting.statistics.analysis import analyse
 from bflp.reporting.table import Entry, Table
 from bflp.reporting.tables import make_tables, round_time_table
 from bflp.reporting.titles import table_titles
+from bflp.settings.sections import StatisticsSettings, Tables
+from bflp.settings.values import identity
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +124,85 @@ def test_one_seed_has_no_error() -> None:
     assert "±" not in to_markdown(table)
     assert "nan" not in to_markdown(table)
     assert "one seed" in table.caption
+
+
+# Marks of what differs from the reference row ------------------------------------------------------------------------
+
+MARKS = (
+    " †: the 95% t interval of the difference to FEDAVG, paired by seed, excludes 0 (from 3 pairs on; not corrected "
+    "for how many numbers are compared)."
+)
+
+
+def marked_rows(differences: dict[str, list[float]], reference: str = "FEDAVG") -> dict[str, str]:
+    """The accuracy that a table shows of each row, from its differences to FEDAVG's 70, 75 and 62."""
+    methods = dict.fromkeys(("FEDAVG", *differences), ("data", ()))
+    plan = made_up_grid.plan(methods, metrics=["accuracy"], reference=reference)
+    frame = made_up(plan)
+    for name, values in differences.items():
+        frame.loc[frame["model"] == name, "accuracy"] = np.add([70, 75, 62], values)
+    frame.loc[frame["model"] == "FEDAVG", "accuracy"] = [70, 75, 62]
+    table = make_tables(plan, frame.sample(frac=1, random_state=0), {})[0]
+    assert MARKS.replace("FEDAVG", reference) in table.caption
+    return {row[1]: row[3] for row in markdown_rows(to_markdown(table))[2:]}
+
+
+def test_marks_by_hand() -> None:
+    """t(0.975, 2) = 4.303: of three differences 1 apart the interval is mean ± 4.303 / sqrt(3) = mean ± 2.484."""
+    rows = marked_rows({"A": [1.4, 2.4, 3.4], "B": [1.5, 2.5, 3.5], "C": [-2.5, -1.5, -3.5], "D": [-1, 2.5, 6]})
+    assert {name for name, text in rows.items() if text.endswith("†")} == {"B", "C"}
+    # B and D have the same mean; what tells them apart are the differences of the runs.
+    assert rows["B"] == "**71.50** ± 3.46†" and rows["D"] == "**71.50** ± 3.01"
+    assert marked_rows({"A": [2.5, 2.6, 2.7]}, "A") == {"FEDAVG": "**69.00** ± 3.79†", "A": "**71.60** ± 3.75"}
+
+
+def test_marks_are_the_intervals_of_the_statistics() -> None:
+    plan = paper(reference="FVBWA EAA", metrics=["nll", "accuracy"])
+    frame = as_results()
+    # Of the seeds of one row two are missing, and one of another diverged.
+    gone = (frame["model"] == "FED") & (frame["dataset"] == "svhn") & (frame["seed"] > 2)
+    frame.loc[(frame["aggregator"] == "PPA") & (frame["partition"] == "iid") & (frame["seed"] == 1), "diverged"] = True
+    frame = frame[~gone]
+    chosen = StatisticsSettings(reference="FVBWA EAA", equivalence={"nll": 0.01, "accuracy": 0.5})
+    found = analyse(frame, plan.shown_rows, plan.blocks(), range(5), chosen, METRICS)
+    number = 0
+    for compared in found.compared:
+        low, high = compared.by_block.low, compared.by_block.high
+        for (row, block), _ in np.ndenumerate(low):
+            dataset, partition, clients = found.blocks[block]
+            table = make_tables(plan, frame, {})[["10", "100"].index(clients)]
+            rows = table.blocks[["iid", "noniid"].index(partition)][1]
+            column = 2 * ["fmnist", "cifar10", "svhn"].index(dataset) + ["nll", "accuracy"].index(compared.name)
+            entry = rows[row][1][column]
+            assert isinstance(entry, Entry)
+            assert entry.differs == (low[row, block] > 0 or high[row, block] < 0)
+            number += entry.differs
+    assert 50 < number < 250
+
+
+def test_without_marks_tables_are_what_they_are_but_for_these() -> None:
+    """And without is the default."""
+    assert "mark_differences" not in identity(Tables())
+    off, on = (make_tables(paper(reference=reference), as_results(), SUMMARIES) for reference in (None, "FEDAVG"))
+    for before, after in zip(off, on, strict=True):
+        for render, dagger in ((to_markdown, "†"), (to_html, "†"), (to_latex, "$^\\dagger$")):
+            without, text = render(before), render(after)
+            assert dagger not in without
+            assert (text.count(dagger) > 20) == after.name.startswith("results")
+            rest = text.replace(latex_escape(MARKS) if render is to_latex else MARKS, "").replace(dagger, "")
+            if render is to_markdown:
+                # Columns are as wide as their cells.
+                rest, without = (re.sub(r"(?<=-)-+| +(?=\|)", "", text) for text in (rest, without))
+            assert rest == without
+
+
+@pytest.mark.parametrize("seeds", [[0], [0, 1]])
+def test_few_seeds_mark_nothing(seeds: list[int]) -> None:
+    plan = paper(seeds=seeds, reference="FEDAVG")
+    frame = as_results()
+    table = make_tables(plan, frame[frame["seed"].isin(seeds)], {})[0]
+    assert to_markdown(table).count("†") == 1 and MARKS in table.caption
+    assert to_markdown(make_tables(plan, pd.DataFrame(columns=COLUMNS), {})[0]).count("†") == 1
 
 
 def test_chosen_metrics_are_the_columns() -> None:

@@ -59,6 +59,10 @@ MISTAKES: dict[str, tuple[Change, list[str]]] = {
         config(partitions={"x": {"strategy": "dirichelt"}}),
         ["partitions.x.strategy", "did you mean 'dirichlet'?"],
     ),
+    "misspelt reference": (
+        config(statistics={"reference": "FVBA EEA"}),
+        ["statistics.reference: there is no row 'FVBA EEA' in the grid - did you mean 'FVBA EAA'?"],
+    ),
     "negative learning rate": (config(training={"learning_rate": -1}), ["training.learning_rate", "is -1"]),
     "no rounds": (config(setups={2: {"fraction": 1, "rounds": 0}}), ["setups.2.rounds", "greater than 0"]),
     "fraction above 1": (config(setups={2: {"fraction": 2, "rounds": 1}}), ["setups.2.fraction", "or equal to 1"]),
@@ -121,7 +125,8 @@ def check_nothing_ran(project: Project) -> None:
 
 # Of each kind one with Snakemake, which takes a second; all of them with programs by hand, below.
 WITH_SNAKEMAKE = (
-    *("unknown nested key", "misspelt model", "negative learning rate", "a command in a path", "key twice"),
+    *("unknown nested key", "misspelt model", "misspelt reference", "negative learning rate", "key twice"),
+    "a command in a path",
     *("more clients than samples", "broken config.yaml", "missing source", "truncated source", "object labels"),
 )
 

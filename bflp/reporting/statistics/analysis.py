@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bflp.engine.metrics.registry import Metric
-from bflp.errors import ConfigError
 from bflp.reporting.statistics.paired import Estimate, claims, improvement, mean_difference
 from bflp.reporting.statistics.ranks import Ranks, average_ranks, signed_rank
-from bflp.reporting.titles import row_title
+from bflp.reporting.titles import reference_row, row_title
 from bflp.settings.sections import StatisticsSettings
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class Compared:
 @dataclass(frozen=True)
 class Statistics:
     """All compared metrics. diverged: (row, block) that are left out, with the seeds that diverged; missing: how many
-    runs of a row are not there; numbers: which rounds they are of, empty for the final models."""
+    runs of a row are not there or not evaluated; numbers: which rounds they are of, empty for the final models."""
 
     rows: Sequence[Row]
     blocks: Sequence[Block]
@@ -93,16 +92,6 @@ class Statistics:
 
     def names(self) -> list[str]:
         return [row_title(row) for row in self.rows]
-
-
-def reference_row(wanted: str | None, rows: Sequence[Row]) -> int:
-    """The index of the reference row. Raises ConfigError where there is none of this name."""
-    names = [row_title(row) for row in rows]
-    if wanted is None:
-        return names.index("FEDAVG") if "FEDAVG" in names else 0
-    if wanted not in names:
-        raise ConfigError(f"statistics.reference: there is no row {wanted!r} in the grid (rows: {', '.join(names)})")
-    return names.index(wanted)
 
 
 def analyse(
@@ -124,7 +113,7 @@ def analyse(
     margins = np.array([settings.equivalence[name] for name in names])
     values, diverged, missing = _values(frame, rows, blocks, seeds, names)
     differences = values - values[:, [reference]]
-    overall, by_block = mean_difference(differences), mean_difference(differences[..., None, :])
+    overall, by_block = mean_difference(differences), _block_by_block(differences)
     differs, same = claims(overall, margins[:, None])
     compared = []
     for index, name in enumerate(names):
@@ -156,15 +145,38 @@ def analyse(
     return Statistics(rows, blocks, seeds, reference, compared, diverged, missing)
 
 
+def differing(
+    frame: pd.DataFrame,
+    rows: Sequence[Row],
+    blocks: Sequence[tuple[Any, Any, Any]],
+    seeds: Sequence[int],
+    reference: int,
+    names: Sequence[str],
+) -> set[tuple[str, ...]]:
+    """(data set, partition, set-up, model, aggregator, metric) of the mean differences to the reference row whose
+    interval, that of `Compared.by_block`, excludes 0. Arguments as of `analyse`; names: of the metrics."""
+    values, _, _ = _values(frame, rows, blocks, seeds, names)
+    found = _block_by_block(values - values[:, [reference]])
+    excluded = (found.low > 0) | (found.high < 0)  # not where there is no interval
+    return {(*blocks[block], *rows[row], names[name]) for name, row, block in np.argwhere(excluded)}
+
+
+def _block_by_block(differences: Floats) -> Estimate:
+    """Of each block on its own: differences [M, R, B, S] give [M, R, B]."""
+    return mean_difference(differences[..., None, :])
+
+
 def _values(
     frame: pd.DataFrame, rows: Sequence[Row], blocks: Sequence[Block], seeds: Sequence[int], metrics: Sequence[str]
 ) -> tuple[Floats, dict[tuple[Row, Block], list[int]], dict[Row, int]]:
     """Results [M, R, B, S], NaN where there are none or left out; who diverged; how many are missing."""
     index = [(*row, *block, seed) for row in rows for block in blocks for seed in seeds]
-    found = frame.astype({"clients": str}).set_index(KEYS).reindex(index).reindex(columns=["diverged", *metrics])
+    found = frame.astype({"clients": str}).set_index(KEYS).reindex(index)
+    # What has run and is evaluated has an accuracy, if it has not diverged.
+    found = found.reindex(columns=list(dict.fromkeys(["diverged", "accuracy", *metrics])))
     shape = len(rows), len(blocks), len(seeds)
     values = np.array([found[name].to_numpy(np.float64) for name in metrics]).reshape(-1, *shape)
-    diverged, absent = (np.reshape(flags, shape) for flags in (found["diverged"].eq(True), found["diverged"].isna()))
+    diverged, unmeasured = (np.reshape(each, shape) for each in (found["diverged"].eq(True), found["accuracy"].isna()))
     values[:, diverged.any(-1)] = np.nan
     return (
         values,
@@ -172,7 +184,7 @@ def _values(
             (rows[row], blocks[block]): [seed for seed, gone in zip(seeds, diverged[row, block], strict=True) if gone]
             for block, row in np.argwhere(diverged.any(-1).T)
         },
-        {row: count for row, count in zip(rows, absent.sum((1, 2)).tolist(), strict=True) if count},
+        {row: count for row, count in zip(rows, (unmeasured & ~diverged).sum((1, 2)).tolist(), strict=True) if count},
     )
 
 

@@ -121,7 +121,8 @@ def _left_out(statistics: Statistics) -> str:
         for (row, block), seeds in statistics.diverged.items()
     ]
     wanted = len(statistics.blocks) * len(statistics.seeds)
-    parts += [f"{count} of {wanted} runs of {row_title(row)}, missing" for row, count in statistics.missing.items()]
+    gone = statistics.missing.items()
+    parts += [f"{count} of {wanted} runs of {row_title(row)}, missing or not evaluated" for row, count in gone]
     return f"Left out: {'; '.join(parts)}." if parts else ""
 
 
