@@ -3,46 +3,54 @@
 from __future__ import annotations
 
 import signal
+from typing import get_args
 
 import pytest
 
-from bflp import algorithms
+from bflp import aggregators, algorithms
 from bflp.runtime.checkpoint import Checkpoints
 from bflp.runtime.termination import Terminated
+from bflp.settings.methods import OPTIMISERS, Posterior
 from bflp.settings.rules import algorithm_module
-
-ROUNDS = {4: {"fraction": 1.0, "rounds": 5}}
 
 
 def methods():
-    """(name, entry of `models:`, rule or None): each algorithm with a posterior it is defined for, and each kind."""
+    """(name, entry of `models:`, rule or None): each algorithm with a posterior it is defined for, each kind of
+    posterior, each rule and each optimiser, as they are found."""
     for name in algorithms.names():
         kinds = getattr(algorithm_module({"name": name}), "KINDS", ("none", "variational"))
         kind = "variational" if "variational" in kinds and name != "fedavg" else kinds[0]
         takes_rules = kind != "none" and not hasattr(algorithm_module({"name": name}), "server")
         yield name, {"posterior": kind, "algorithm": name}, "RKL" if takes_rules else None
-    for kind in ("ivon", "laplace", "swag"):
-        yield kind, {"posterior": kind}, "W2"
-    yield "adam", {"posterior": "variational", "optimiser": "adam"}, "EAA"
+    for kind in get_args(Posterior.model_fields["kind"].annotation):
+        yield f"posterior {kind}", {"posterior": kind}, "W2" if kind != "none" else None
+    for rule in aggregators.names():
+        yield rule, {"posterior": "variational"}, rule
+    for name in OPTIMISERS:
+        if name != "ivon":  # that of the posterior of this name
+            yield f"optimiser {name}", {"posterior": "variational", "optimiser": name}, "EAA"
 
 
 # For the inner loop: between them, clients and a server that remember, and posteriors.
-QUICK = ("scaffold", "pvi", "ivon")
+QUICK = ("scaffold", "pvi", "posterior ivon")
 METHODS = [
     pytest.param(entry, rule, id=name, marks=() if name in QUICK else pytest.mark.slow)
     for name, entry, rule in methods()
 ]
 
 
-def job_of(tiny, entry, rule):
+def job_of(tiny, entry, rule, rounds, every=1, fraction=1.0):
     optimiser = {"optimiser": {"learning_rate": 0.01}} if entry["posterior"] == "ivon" else {}
-    models = {"models": {"METHOD": {"weights": "data", **entry, **optimiser}}}
-    return tiny.job("METHOD", rule, setups=ROUNDS, training={"learning_rate": 0.01}, **models)
+    sections = {"models": {"METHOD": {"weights": "data", **entry, **optimiser}}, "evaluation": {"every": every}}
+    sections["setups"] = {4: {"fraction": fraction, "rounds": rounds}}
+    # Of a client with three samples the prior is steep where the variance is as small as by default.
+    sections["posterior"] = {"log_variance": {"initial": -3.0}}
+    return tiny.job("METHOD", rule, training={"learning_rate": 0.01}, **sections)
 
 
 @pytest.mark.parametrize(("entry", "rule"), METHODS)
 def test_processes_and_a_stop_change_no_bit(tiny, monkeypatch, entry, rule):
-    job = job_of(tiny, entry, rule)
+    job = job_of(tiny, entry, rule, 5)
     result, *expected = tiny.run(job, "straight")
     assert len(result["rounds"]) == 5
     assert tiny.run(job, "pool", processes=3)[1:] == tuple(expected)
@@ -60,3 +68,35 @@ def test_processes_and_a_stop_change_no_bit(tiny, monkeypatch, entry, rule):
     resumed, *found = tiny.run(job, processes=2)
     assert found == expected
     assert resumed["environment"]["resumed_at"] == [3]
+
+
+class Killed(BaseException):
+    """Nothing is saved after it."""
+
+
+@pytest.mark.parametrize(("entry", "rule"), METHODS)
+def test_more_rounds_go_on_from_fewer(tiny, monkeypatch, entry, rule):
+    """4 rounds extended to 8, killed where it hurts most, and again: as 8 at once. Not all clients train in each
+    round, where they need not, and a run of 8 evaluated every 3 rounds has no use for the evaluation of round 4."""
+    full = getattr(algorithm_module({"name": entry.get("algorithm", "fedavg")}), "FULL_PARTICIPATION", False)
+    few, many = (job_of(tiny, entry, rule, rounds, every=3, fraction=1.0 if full else 0.75) for rounds in (4, 8))
+    result, *expected = tiny.run(many, "straight")
+    assert [entry["round"] for entry in result["rounds"]] == [3, 6, 8]
+    save = Checkpoints.save
+
+    def save_or_be_killed(self, reached):
+        # What clients remember of the round is on the disk already.
+        if reached.round == 6:
+            raise Killed
+        save(self, reached)
+
+    for processes in (1, 2):
+        shorter, *_ = tiny.run(few, f"cell{processes}", processes)
+        assert [entry["round"] for entry in shorter["rounds"]] == [3, 4]
+        with monkeypatch.context() as patch:
+            patch.setattr(Checkpoints, "save", save_or_be_killed)
+            with pytest.raises(Killed):
+                tiny.run(many, f"cell{processes}", processes)
+        longer, *found = tiny.run(many, f"cell{processes}", processes)
+        assert found == expected, f"{processes} processes"
+        assert longer["environment"]["resumed_at"] == [4, 5]
