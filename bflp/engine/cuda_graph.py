@@ -42,6 +42,19 @@ class Replay:
 
         return call
 
+    def once(self, function: Callable[[], None]) -> Callable[[], None]:
+        """The same for a function without arguments, which finds all that changes in tensors that stay where they are.
+        The recording of its first call serves for ever; so the object must serve no other function."""
+
+        def call() -> None:
+            if self.graph is None:
+                self._execute(function, ())
+                self._record(function, [])
+            else:
+                self.graph.replay()
+
+        return call
+
     def _execute(self, function: Callable[..., None], given: tuple[Tensor, ...]) -> None:
         """On the stream that will record, so that libraries have allocated there what they keep."""
         self.stream.wait_stream(torch.cuda.current_stream())

@@ -21,7 +21,7 @@ from bflp.engine.local import Report, State
 from bflp.engine.metrics import accuracy, ece, nll, spread
 from bflp.engine.predictions import HELD_OUT, Floats, Predictions
 from bflp.engine.server import Aggregator, RuleCall, aggregation_weights, select_clients
-from bflp.engine.work import Answer, Broadcast, Task, Train, Work, evaluation_tasks
+from bflp.engine.work import Answer, Broadcast, Task, TrainStack, Work, evaluation_tasks, training_tasks
 
 # Bytes of a number on its way: float32, as models are; states are float64 for the sake of sums that never end.
 NUMBER = 4
@@ -68,7 +68,7 @@ class Federation:
         clients = select_clients(self.settings, round_, self.sizes)
         sent = Broadcast(server.model, self.work.algorithm.broadcast(server.state))
         began = time.perf_counter()
-        answers = executor.run(sent, [Train(round_, client) for client in clients])
+        answers = self._trained(sent, round_, clients, executor)
         trained_at = time.perf_counter()
         try:
             after = self._combined(server, clients, answers, round_)
@@ -80,6 +80,15 @@ class Federation:
         states = {client: answer.state for client, answer in zip(clients, answers, strict=True) if answer.state}
         traffic = (NUMBER * sum(answer.numbers for answer in answers), NUMBER * len(clients) * sent.numbers)
         return Outcome(after, states, curves, seconds, traffic)
+
+    def _trained(self, sent: Broadcast, round_: int, clients: list[int], executor: Executor) -> list[Answer]:
+        """The clients' answers, in their order."""
+        tasks = training_tasks(self.settings, round_, clients, self.sizes)
+        results = executor.run(sent, tasks)
+        found: dict[int, Answer] = {}
+        for task, result in zip(tasks, results, strict=True):
+            found.update(zip(task.clients, result, strict=True) if isinstance(task, TrainStack) else ())
+        return [found[client] for client in clients] if found else results
 
     def _combined(self, server: Broadcast, clients: list[int], answers: list[Answer], round_: int) -> Broadcast:
         algorithm, sizes = self.work.algorithm, self.sizes[clients]

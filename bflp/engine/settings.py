@@ -15,7 +15,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True)
 class Training:
-    """Local training."""
+    """Local training. stack: clients that train at once, at most; None: one after the other."""
 
     local_epochs: int
     batch_size: int
@@ -24,6 +24,7 @@ class Training:
     weight_decay: float
     learning_rate_decay: float = 1.0
     clip_norm: float | None = None
+    stack: int | None = None
 
     def rate(self, round_: int) -> float:
         """The learning rate of a round, counted from 1."""

@@ -20,7 +20,7 @@ from bflp import networks
 from bflp.engine.batches import in_unit_interval
 from bflp.engine.client import client_update
 from bflp.engine.cuda_graph import Replay
-from bflp.engine.local import Chosen, Facts, State
+from bflp.engine.local import Chosen, Facts, State, Trained
 from bflp.engine.predictions import Floats
 from bflp.engine.settings import CellSettings
 from bflp.networks import Network
@@ -98,7 +98,20 @@ class Evaluate:
         return f"the evaluation of round {self.round}"
 
 
-Task = Train | Evaluate
+@dataclass(frozen=True)
+class TrainStack:
+    """Train several clients in a round at once. width: of the stack, which all rounds of a cell have in common; where
+    the clients are fewer, the rest of it is idle."""
+
+    round: int
+    clients: tuple[int, ...]
+    width: int
+
+    def __str__(self) -> str:
+        return f"round {self.round}, clients {', '.join(map(str, self.clients))}"
+
+
+Task = Train | TrainStack | Evaluate
 
 
 @dataclass(frozen=True)
@@ -158,6 +171,7 @@ class Work:
         self.network = network_of(settings, inputs.train_inputs.shape[1:], inputs.labels, device)
         self.layout = self.network.layout
         self.replay = None if device == "cpu" else Replay()
+        self._stack: Any = None
 
     @cached_property
     def initial(self) -> Tensor:
@@ -199,8 +213,27 @@ class Work:
             trained = kind.train(inner, start[self.layout.means], start[self.layout.log_variances], *further)
         else:
             trained = client_update(self.network, start, *further)
+        return self._answer(model, trained, server, before, facts, local.sent)
+
+    def train_stack(self, broadcast: Broadcast, task: TrainStack) -> list[Answer]:
+        """Local training of several clients at once, of an algorithm that changes nothing in it. Raises
+        DivergedError."""
+        model, server = broadcast.model.to(self.device), self._here(broadcast.state)
+        if self._stack is None:
+            # Not by an import statement: it concerns only the cells that have a stack.
+            stack = importlib.import_module("bflp.engine.stack")
+            self._stack = stack.Stack(self.network, self.settings, self.inputs, task.width)
+        answers = []
+        for client, trained in zip(task.clients, self._stack.train(model, task.round, task.clients), strict=True):
+            before, facts = self._here(self.states(client, task.round)), self.facts(task.round, client)
+            answers.append(self._answer(model, trained, server, before, facts))
+        return answers
+
+    def _answer(
+        self, model: Tensor, trained: Trained, server: State, before: State, facts: Facts, sent: Tensor | None = None
+    ) -> Answer:
         message, state = self.algorithm.report(model, trained, server, before, facts)
-        sent = trained.vector if local.sent is None else local.sent
+        sent = trained.vector if sent is None else sent
         sent = sent if self.algorithm.sends_parameters else sent[:0]
         return Answer(sent.cpu(), trained.loss, trained.steps, _on_cpu(message), _on_cpu(state))
 
@@ -235,6 +268,20 @@ def network_of(settings: CellSettings, input_shape: tuple[int, ...], labels: int
     # By name, as the ways to a posterior.
     found: Network = importlib.import_module("bflp.networks.sampled").SampledPosterior(network)
     return found
+
+
+def training_tasks(
+    settings: CellSettings, round_: int, clients: list[int], sizes: NDArray[np.int64]
+) -> list[Train] | list[TrainStack]:
+    """The tasks that together train the clients of a round: one by one, or in as few stacks as the setting allows, of
+    the same width, where clients of like size are together."""
+    most = settings.training.stack
+    if most is None:
+        return [Train(round_, client) for client in clients]
+    ordered = sorted(clients, key=lambda client: -sizes[client])
+    width = -(-len(ordered) // -(-len(ordered) // most))
+    starts = range(0, len(ordered), width)
+    return [TrainStack(round_, tuple(ordered[start : start + width]), width) for start in starts]
 
 
 def evaluation_tasks(images: int, round_: int, samples: int, source: Source = "test") -> list[Evaluate]:

@@ -26,6 +26,8 @@ def training_modules(job: Mapping[str, Any]) -> tuple[str, ...]:
     modules = ["bflp.engine.round", *partition_modules(settings["partition"]["strategy"]), *_network_modules(job)]
     if settings["augment"]:
         modules.append("bflp.engine.augment")
+    if settings["training"].get("stack"):
+        modules.append("bflp.engine.stack")
     kind = settings.get("posterior", {"kind": "variational"})["kind"]
     if kind != "variational":
         modules.append(f"bflp.engine.{kind}")

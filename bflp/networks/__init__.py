@@ -74,7 +74,7 @@ class Network(Protocol):
 
 def modules(spec: Mapping[str, Any], variational: str) -> tuple[str, ...]:
     """The modules of the project that a network's code starts from; a person's own file comes in addition."""
-    if _is_fast(spec, variational):
+    if is_fast(spec, variational):
         return ("bflp.networks.lenet",)
     return ("bflp.networks.plain", *([] if "file" in spec else [f"bflp.networks.{spec['name']}"]))
 
@@ -92,7 +92,7 @@ def build(
     variational: which weights are Gaussian: "none"; "dense": those of dense layers; "last:N": those of the last N dense
     and convolution layers; "all": every parameter. Raises NetworkError where the two do not go together.
     """
-    if _is_fast(spec, variational):
+    if is_fast(spec, variational):
         lenet = importlib.import_module("bflp.networks.lenet")
         layout = lenet.LeNetLayout(input_shape, labels, variational != "none")
         return lenet.LeNet(layout, posterior, device)  # type: ignore[no-any-return]
@@ -121,5 +121,6 @@ def _builder(spec: Mapping[str, Any]) -> Callable[..., Any]:
     return module.build  # type: ignore[no-any-return]
 
 
-def _is_fast(spec: Mapping[str, Any], variational: str) -> bool:
+def is_fast(spec: Mapping[str, Any], variational: str) -> bool:
+    """Whether a network is the hand-written LeNet."""
     return spec.get("name") == "lenet" and variational in FAST_LENET

@@ -11,6 +11,9 @@ generic pooling kernels cost more than the arithmetic. What is done about it:
 - ReLU comes after pooling (the two commute) and so has a quarter of the numbers.
 - Large results go to buffers that exist: a fresh 160 kB tensor costs more in page faults than its exp().
 
+Shapes are written as for one client. Where a `stack` (K,) is given, every tensor has it as a leading dimension, and K
+clients are computed in as many operations as one, with parameters of their own (bflp.networks.stacked_lenet).
+
 The same operations run on CPU and CUDA; none synchronises with the device, none is non-deterministic.
 
 The networks and their loss: How to Combine Variational Bayesian Networks in Federated Learning, arXiv
@@ -128,45 +131,45 @@ class PooledConvolution:
     the order in which the windows (pooled outputs) are wanted. N is the number of windows times B.
     """
 
-    def __init__(self, windows: Tensor, maps: int) -> None:
-        channels = windows.shape[0]
+    def __init__(self, windows: Tensor, maps: int, stack: Shape) -> None:
+        channels = windows.shape[len(stack)]
         patch = channels * PATCH * PATCH
-        count = windows.numel() // patch
+        count = windows.numel() // (patch * math.prod(stack))
         self.windows = windows
-        self.columns = windows.new_empty(patch, count)
+        self.columns = windows.new_empty(*stack, patch, count)
         self.columns_as_windows = self.columns.view(windows.shape)
-        self.kernels = windows.new_zeros(4 * maps, patch)
-        self.kernel_gradients = windows.new_empty(4 * maps, patch)
+        self.kernels = windows.new_zeros(*stack, 4 * maps, patch)
+        self.kernel_gradients = windows.new_empty(*stack, 4 * maps, patch)
         self.shifted = _shifted_kernels(self.kernels, maps, channels)
         shifted_gradients = _shifted_kernels(self.kernel_gradients, maps, channels)
         self.shifted_gradients = [shifted_gradients[dy, dx] for dy in (0, 1) for dx in (0, 1)]
-        self.output = windows.new_empty(maps, count)
-        self.responses = Pair(windows, 2, 2, maps, count)  # dy, dx, map, window: left and right of each row
-        self.rows = Pair(windows, 2, maps, count)  # the maxima of the upper and of the lower row
-        self.responses_as_matrix = self.responses.values.view(4 * maps, count)
+        self.output = windows.new_empty(*stack, maps, count)
+        self.responses = Pair(windows, *stack, 2, 2, maps, count)  # dy, dx, map, window: left and right of each row
+        self.rows = Pair(windows, *stack, 2, maps, count)  # the maxima of the upper and of the lower row
+        self.responses_as_matrix = self.responses.values.view(*stack, 4 * maps, count)
 
     def forward(self, weight: Tensor, bias: Tensor) -> Tensor:
         """weight [maps, C, 5, 5], bias [maps] -> output [maps, N]."""
         self.shifted.copy_(weight)
         self.columns_as_windows.copy_(self.windows)
-        torch.mm(self.kernels, self.columns, out=self.responses_as_matrix)
+        _product(self.kernels, self.columns, self.responses_as_matrix)
         self.responses.maximum(out=self.rows.values)
         self.rows.maximum(out=self.output)
-        return self.output.add_(bias.unsqueeze(1)).relu_()
+        return self.output.add_(bias.unsqueeze(-1)).relu_()
 
     def backward(self, gradient: Tensor, weight_out: Tensor, bias_out: Tensor) -> None:
         """gradient: by the output, [maps, N], overwritten. Writes those by weight and bias."""
         _relu_backward(gradient, self.output)
-        torch.sum(gradient, dim=1, out=bias_out)
+        torch.sum(gradient, dim=-1, out=bias_out)
         self.rows.backward(gradient)
         self.responses.backward(self.rows.values)
-        torch.mm(self.responses_as_matrix, self.columns.t(), out=self.kernel_gradients)
+        _product(self.responses_as_matrix, self.columns.mT, self.kernel_gradients)
         first, second, third, fourth = self.shifted_gradients
         torch.add(first, second, out=weight_out).add_(third).add_(fourth)
 
     def backward_to_columns(self) -> None:
         """After backward(): replaces the columns by their gradients, each patch's share of the input's."""
-        torch.mm(self.kernels.t(), self.responses_as_matrix, out=self.columns)
+        _product(self.kernels.mT, self.responses_as_matrix, self.columns)
 
 
 class Pair:
@@ -190,11 +193,14 @@ class Pair:
 
 
 def _shifted_kernels(matrix: Tensor, maps: int, channels: int) -> Tensor:
-    """The view [dy, dx, maps, C, 5, 5] of the shifted kernels in a matrix [4 maps, 36 C], 0 around them."""
+    """The view [dy, dx, maps, C, 5, 5] of the shifted kernels in a matrix [4 maps, 36 C], 0 around them.
+
+    The stack's dimension comes after dy, dx.
+    """
     block = maps * channels * PATCH * PATCH
-    size = (2, 2, maps, channels, KERNEL, KERNEL)
-    stride = (2 * block + PATCH, block + 1, channels * PATCH * PATCH, PATCH * PATCH, PATCH, 1)
-    return matrix.as_strided(size, stride)
+    size = (2, 2, *matrix.shape[:-2], maps, channels, KERNEL, KERNEL)
+    inner = (channels * PATCH * PATCH, PATCH * PATCH, PATCH, 1)
+    return matrix.as_strided(size, (2 * block + PATCH, block + 1, *matrix.stride()[:-2], *inner))
 
 
 class Convolutions:
@@ -207,23 +213,24 @@ class Convolutions:
     the second stage moves in steps of 2: what it reads for one place of the patch lies together.
     """
 
-    def __init__(self, layout: LeNetLayout, batch: int, like: Tensor) -> None:
+    def __init__(self, layout: LeNetLayout, batch: int, like: Tensor, stack: Shape = ()) -> None:
         channels, height, width = layout.image_shape
         rows, columns = features_along(height), features_along(width)
-        self.images = like.new_empty(channels, height, width, batch)
-        self.pixels = self.images.view(-1, batch)
+        self.images = like.new_empty(*stack, channels, height, width, batch)
+        self.pixels = self.images.view(*stack, -1, batch)
         half_rows, half_columns = rows + 2, columns + 2
-        y, x, _ = self.images.stride()[1:]
+        *outer, y, x, _ = self.images.stride()
         windows1 = self.images.as_strided(
-            (channels, PATCH, PATCH, 2, 2, half_rows, half_columns, batch),
-            (height * y, y, x, 2 * y, 2 * x, 4 * y, 4 * x, 1),
+            (*stack, channels, PATCH, PATCH, 2, 2, half_rows, half_columns, batch),
+            (*outer, y, x, 2 * y, 2 * x, 4 * y, 4 * x, 1),
         )
-        self.stage1 = PooledConvolution(windows1, MAPS[0])
-        self.by_parity = (MAPS[0], 2, 2, half_rows, half_columns, batch)
+        self.stage1 = PooledConvolution(windows1, MAPS[0], stack)
+        self.by_parity = (*stack, MAPS[0], 2, 2, half_rows, half_columns, batch)
         hidden = self.stage1.output.view(self.by_parity)
-        parts = hidden.unfold(3, rows, 1).unfold(4, columns, 1)  # map, y % 2, x % 2, 3, 3, B, rows, columns
-        self.stage2 = PooledConvolution(parts.permute(0, 3, 1, 4, 2, 6, 7, 5), MAPS[1])
-        self.features = self.stage2.output.view(layout.feature_size, batch)
+        parts = hidden.unfold(-3, rows, 1).unfold(-3, columns, 1)  # map, y % 2, x % 2, 3, 3, B, rows, columns
+        inner = (-8, -5, -7, -4, -6, -2, -1, -3)
+        self.stage2 = PooledConvolution(parts.permute(*range(len(stack)), *inner), MAPS[1], stack)
+        self.features = self.stage2.output.view(*stack, layout.feature_size, batch)
         self.hidden_gradient = torch.empty_like(self.stage1.output)
         self.shares = self._shares(rows, columns)
 
@@ -232,14 +239,14 @@ class Convolutions:
         hidden = self.hidden_gradient.view(self.by_parity)
         patches = self.stage2.columns_as_windows
         return [
-            (hidden[:, :, :, a : a + rows, b : b + columns], patches[:, a, :, b])
+            (hidden[..., a : a + rows, b : b + columns, :], patches[..., a, :, b, :, :, :, :])
             for a in range(PATCH // 2)
             for b in range(PATCH // 2)
         ]
 
     def forward(self, images: Tensor, parameters: Tensors) -> Tensor:
         """images [B, C, H, W] -> features [F, B]."""
-        self.pixels.copy_(images.flatten(1).t())
+        self.pixels.copy_(images.flatten(-3).mT)
         self.stage1.forward(parameters["conv1.weight"], parameters["conv1.bias"])
         self.stage2.forward(parameters["conv2.weight"], parameters["conv2.bias"])
         return self.features
@@ -260,23 +267,23 @@ class Dense:
 
     weight = "weight"
 
-    def __init__(self, name: str, shape: tuple[int, int], batch: int, like: Tensor) -> None:
+    def __init__(self, name: str, shape: tuple[int, int], batch: int, like: Tensor, stack: Shape = ()) -> None:
         outputs, inputs = shape
         self.name = name
-        self.output = like.new_empty(outputs, batch)
-        self.input_gradient = like.new_empty(inputs, batch)
+        self.output = like.new_empty(*stack, outputs, batch)
+        self.input_gradient = like.new_empty(*stack, inputs, batch)
 
     def forward(self, x: Tensor, parameters: Tensors) -> Tensor:
         """Keeps x for the backward pass; its caller may apply ReLU to the output in place."""
         self.input = x
         weight, bias = parameters[f"{self.name}.{self.weight}"], parameters[f"{self.name}.bias"]
-        return torch.addmm(bias.unsqueeze(1), weight, x, out=self.output)
+        return _affine(bias.unsqueeze(-1), weight, x, self.output)
 
     def backward(self, gradient: Tensor, parameters: Tensors, gradients: Tensors) -> Tensor:
         """gradient: by y. Writes those by weight and bias, returns that by x."""
-        torch.sum(gradient, dim=1, out=gradients[f"{self.name}.bias"])
-        torch.mm(gradient, self.input.t(), out=gradients[f"{self.name}.{self.weight}"])
-        return torch.mm(parameters[f"{self.name}.{self.weight}"].t(), gradient, out=self.input_gradient)
+        torch.sum(gradient, dim=-1, out=gradients[f"{self.name}.bias"])
+        _product(gradient, self.input.mT, gradients[f"{self.name}.{self.weight}"])
+        return _product(parameters[f"{self.name}.{self.weight}"].mT, gradient, self.input_gradient)
 
 
 class VariationalDense(Dense):
@@ -289,8 +296,8 @@ class VariationalDense(Dense):
 
     def __init__(self, name: str, variance: Tensor, noise: Tensor) -> None:
         """variance [O, I], noise [O, B]: the buffers where these are found."""
-        outputs, inputs = variance.shape
-        super().__init__(name, (outputs, inputs), noise.shape[1], variance)
+        *stack, outputs, inputs = variance.shape
+        super().__init__(name, (outputs, inputs), noise.shape[-1], variance, tuple(stack))
         self.variance = variance
         self.noise = noise
         self.floor = variance.new_tensor(VARIANCE_FLOOR)
@@ -302,7 +309,7 @@ class VariationalDense(Dense):
     def moments(self, x: Tensor, parameters: Tensors) -> tuple[Tensor, Tensor]:
         """x [I, B] -> mean and standard deviation of y, [O, B] each."""
         torch.mul(x, x, out=self.squares)
-        torch.addmm(self.floor, self.variance, self.squares, out=self.deviation).sqrt_()
+        _affine(self.floor, self.variance, self.squares, self.deviation).sqrt_()
         return super().forward(x, parameters), self.deviation
 
     def forward(self, x: Tensor, parameters: Tensors) -> Tensor:
@@ -317,8 +324,8 @@ class VariationalDense(Dense):
         that is u (x^2)^T, and the one by x is mu^T gradient + x * (sigma^2)^T u.
         """
         doubled = torch.mul(gradient, self.noise, out=self.doubled_gradient).div_(self.deviation)
-        torch.mm(doubled, self.squares.t(), out=gradients[f"{self.name}.log_variance"])
-        torch.mm(self.variance.t(), doubled, out=self.square_gradient)
+        _product(doubled, self.squares.mT, gradients[f"{self.name}.log_variance"])
+        _product(self.variance.mT, doubled, self.square_gradient)
         by_input = super().backward(gradient, parameters, gradients)
         return by_input.addcmul_(self.square_gradient, self.input)
 
@@ -326,16 +333,18 @@ class VariationalDense(Dense):
 class Head:
     """The three dense layers and the cross entropy, for a fixed batch size B."""
 
-    def __init__(self, layout: LeNetLayout, batch: int, like: Tensor, variances: Sequence[Tensor]) -> None:
+    def __init__(
+        self, layout: LeNetLayout, batch: int, like: Tensor, variances: Sequence[Tensor], stack: Shape = ()
+    ) -> None:
         """variances: of the dense weights, [O, I] each; empty for the deterministic network."""
         names = ("dense1", "dense2", "dense3")
-        self.noise = like.new_empty(layout.noise_size, batch)
+        self.noise = like.new_empty(*stack, layout.noise_size, batch)
         self.layers: Sequence[Dense]
         if layout.variational:
-            noise = self.noise.split([len(variance) for variance in variances])
+            noise = self.noise.split([outputs for outputs, _ in layout.dense_shapes], dim=-2)
             self.layers = [VariationalDense(*each) for each in zip(names, variances, noise, strict=True)]
         else:
-            self.layers = [Dense(*each, batch, like) for each in zip(names, layout.dense_shapes, strict=True)]
+            self.layers = [Dense(*each, batch, like, stack) for each in zip(names, layout.dense_shapes, strict=True)]
         self.classes = torch.arange(layout.labels, device=like.device).unsqueeze(1)
 
     def forward(self, features: Tensor, parameters: Tensors) -> Tensor:
@@ -505,6 +514,16 @@ class _Views:
             self.views[LOG_VARIANCES] = vector[self.layout.log_variances]
             self.vector, self.address = vector, vector.data_ptr()
         return self.views
+
+
+def _product(first: Tensor, second: Tensor, out: Tensor) -> Tensor:
+    """first @ second."""
+    return (torch.mm if out.dim() == 2 else torch.bmm)(first, second, out=out)
+
+
+def _affine(constant: Tensor, first: Tensor, second: Tensor, out: Tensor) -> Tensor:
+    """constant + first @ second."""
+    return (torch.addmm if out.dim() == 2 else torch.baddbmm)(constant, first, second, out=out)
 
 
 def _relu_backward(gradient: Tensor, output: Tensor) -> Tensor:

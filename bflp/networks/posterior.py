@@ -40,20 +40,23 @@ class Posterior:
 class WeightDistributions:
     """The variances of all V Gaussian weights, and their divergence from the prior N(m, p).
 
-    means, log_variances: [V] each, slices of the parameter vector. shapes: of the weights, in the vector's order.
+    means, log_variances: [V] each, slices of the parameter vector. shapes: of the weights, in the vector's order;
+    stack: () or (K,), a leading dimension of all buffers.
     """
 
-    def __init__(self, shapes: Iterable[Sequence[int]], posterior: Posterior, like: Tensor) -> None:
+    def __init__(
+        self, shapes: Iterable[Sequence[int]], posterior: Posterior, like: Tensor, stack: tuple[int, ...] = ()
+    ) -> None:
         shapes = list(shapes)
         sizes = [math.prod(shape) for shape in shapes]
         self.posterior = posterior
         self.precision = posterior.prior_standard_deviation**-2  # 1 / p
         self.count = sum(sizes)
-        self.variances = like.new_empty(self.count)
-        self.used_log_variances = like.new_empty(self.count)
-        self.shifts = like.new_empty(self.count)
-        parts = self.variances.split(sizes)
-        self.by_weight = [part.view(*shape) for part, shape in zip(parts, shapes, strict=True)]
+        self.variances = like.new_empty(*stack, self.count)
+        self.used_log_variances = like.new_empty(*stack, self.count)
+        self.shifts = like.new_empty(*stack, self.count)
+        parts = self.variances.split(sizes, dim=-1)
+        self.by_weight = [part.view(*stack, *shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def load(self, log_variances: Tensor) -> None:
         """Computes the variances, whole and as one tensor per weight."""
@@ -72,12 +75,16 @@ class WeightDistributions:
         constant = self.count * (1.0 + math.log(self.precision))
         return (scaled - self.used_log_variances.sum() - constant) * 0.5
 
-    def add_gradient(self, weight: float, log_variances: Tensor, by_means: Tensor, by_both: Tensor) -> None:
+    def add_gradient(self, weight: float | Tensor, log_variances: Tensor, by_means: Tensor, by_both: Tensor) -> None:
         """Adds the gradient of weight * divergence(), which must have been called, in place.
 
-        by_both: twice the gradient by the variances, turned into the one by the log variances.
+        by_both: twice the gradient by the variances, turned into the one by the log variances; weight: of a stack,
+        [K, 1].
         """
-        by_means.add_(self.shifts, alpha=weight * self.precision)
+        if isinstance(weight, Tensor):
+            by_means.addcmul_(self.shifts, weight * self.precision)
+        else:
+            by_means.add_(self.shifts, alpha=weight * self.precision)
         by_both.add_(weight * self.precision).mul_(self.variances).sub_(weight).mul_(0.5)
         if self.posterior.enforce == "clamp":
             # nothing passes at a bound or beyond: torch's hardtanh has the convention of its clamp

@@ -16,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from bflp.engine.round import Executor
-from bflp.engine.work import Broadcast, Task, Train
+from bflp.engine.work import Broadcast, Task, Train, TrainStack
 from bflp.errors import DataError
 from bflp.files import whole_file
 from bflp.runtime.tensors import AGAIN, reading
@@ -31,8 +31,13 @@ class Recording:
 
     def run(self, broadcast: Broadcast, tasks: Sequence[Task]) -> list[Any]:
         results = self.executor.run(broadcast, tasks)
-        trained = zip(tasks, results, strict=True)
-        self.vectors = {task.client: done.vector for task, done in trained if isinstance(task, Train)} or self.vectors
+        vectors = {}
+        for task, done in zip(tasks, results, strict=True):
+            if isinstance(task, Train):
+                vectors[task.client] = done.vector
+            elif isinstance(task, TrainStack):
+                vectors |= {client: each.vector for client, each in zip(task.clients, done, strict=True)}
+        self.vectors = vectors or self.vectors
         return results
 
 

@@ -21,11 +21,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bflp.engine.errors import DivergedError, NotFiniteError
 from bflp.engine.round import Executor
-from bflp.engine.work import Answer, Broadcast, Task, Train, Work
+from bflp.engine.work import Answer, Broadcast, Evaluate, Task, TrainStack, Work
 from bflp.errors import UserError
 from bflp.runtime import termination
 from bflp.runtime.inputs import Assignment
@@ -146,7 +147,7 @@ def executor(assignment: Assignment, work: Work, processes: int) -> Iterator[Exe
             theirs.close()
             workers.append(worker)
             pipes.append(ours)
-        pool = PoolExecutor(workers, pipes, lambda task: float(sizes[task.client]) if isinstance(task, Train) else 0.0)
+        pool = PoolExecutor(workers, pipes, lambda task: _samples(task, sizes))
         for index in range(processes):
             pool.receive(index, None)
         yield pool
@@ -223,19 +224,30 @@ def _each(content: Any, convert: Callable[[Any], Any]) -> Any:
         return Broadcast(_each(content.model, convert), _each(content.state, convert))
     if isinstance(content, Answer):
         return Answer(*(_each(part, convert) for part in content))
+    if isinstance(content, list):
+        return [_each(part, convert) for part in content]
     if isinstance(content, dict):
         return {name: _each(value, convert) for name, value in content.items()}
     return convert(content)
 
 
 def run_task(work: Work, broadcast: Broadcast, task: Task) -> Any:
-    """A client's answer, or a chunk's predictions. Raises DivergedError."""
-    if not isinstance(task, Train):
+    """A client's answer, those of a stack, or a chunk's predictions. Raises DivergedError."""
+    if isinstance(task, Evaluate):
         return work.evaluate(broadcast, task)
+    if isinstance(task, TrainStack):
+        return work.train_stack(broadcast, task)
     try:
         return work.train(broadcast, task)
     except NotFiniteError as error:
         raise DivergedError(task.round, task.client, str(error)) from None
+
+
+def _samples(task: Task, sizes: NDArray[np.int64]) -> float:
+    """What a task costs, roughly; evaluation is little."""
+    if isinstance(task, Evaluate):
+        return 0.0
+    return float(sizes[list(task.clients)].sum() if isinstance(task, TrainStack) else sizes[task.client])
 
 
 def _die_with_parent() -> None:

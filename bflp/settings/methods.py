@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
-from bflp import algorithms
+from bflp import algorithms, networks
 from bflp.settings.explain import nearest, require, shown, wrong
 from bflp.settings.read import laid
 from bflp.settings.rules import algorithm_module
@@ -222,7 +222,16 @@ class Method:
         sections = self._settings.datasets.get(dataset, DatasetSettings()).training, self._entry.training
         layers = [section.model_dump(exclude_unset=True) for section in sections if section]
         layers.append(self._entry.optimiser.model_dump(include=set(Training.model_fields), exclude_none=True))
-        return self._settings.training.model_copy(update={key: layer[key] for layer in layers for key in layer})
+        chosen = self._settings.training.model_copy(update={key: layer[key] for layer in layers for key in layer})
+        return chosen if chosen.stack is None or self._stacks(dataset) else chosen.model_copy(update={"stack": None})
+
+    def _stacks(self, dataset: str) -> bool:
+        """Whether its clients can be trained at once (bflp.engine.stack)."""
+        posterior, algorithm = self.posterior, algorithm_module(self.algorithm)
+        if (posterior and posterior.kind != "variational") or self.optimiser["name"] != "sgd":
+            return False
+        weights = posterior.variational or "dense" if posterior else "none"
+        return networks.is_fast(self.network(dataset), weights) and not hasattr(algorithm, "local")
 
     def network(self, dataset: str) -> dict[str, Any]:
         """The network for a data set: the method's, else the data set's, else the top level's."""

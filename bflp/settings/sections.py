@@ -78,6 +78,10 @@ class Training(Section):
     """Factor on the learning rate after each round; 1: none."""
     clip_norm: PositiveFloat | None = neutral(None)
     """Largest norm of a step's gradient; null: no clipping."""
+    stack: PositiveInt | None = neutral(None)
+    """Clients of a round that train at once, at most; null: one after the other. For GPUs: a step of all takes as many
+    operations as that of one. Sums are rounded otherwise, so it makes other cells. Only the hand-written LeNet with SGD
+    and without an algorithm that changes local training has it; other rows train as with null."""
 
 
 def _network(value: Any) -> Any:

@@ -50,6 +50,7 @@ def plan_of_everything() -> Plan:
         for name in algorithms.names()
         for posterior in getattr(algorithm_module({"name": name}), "KINDS", ("none", "variational"))
     }
+    methods["STACKED"] = {"base": "FVBWA", "training": {"stack": 5}}
     grid = {**PAPER["grid"], "aggregators": aggregators.names(), "models": [*PAPER["grid"]["models"], *methods]}
     return Plan(Settings.parse({**PAPER, "grid": grid, "models": methods}))
 
@@ -108,7 +109,7 @@ def loaded():
 
 from bflp.engine.round import Federation
 from bflp.engine.settings import CellSettings
-from bflp.engine.work import Inputs, Train, Work
+from bflp.engine.work import Inputs, Train, TrainStack, Work
 from bflp.partition.split import make_parts
 from bflp.rng import numpy_generator
 
@@ -123,7 +124,8 @@ work = Work(settings, Inputs(images, labels, images, labels, 3, np.concatenate(p
 
 class Serial:
     def run(self, sent, tasks):
-        return [work.train(sent, task) if isinstance(task, Train) else work.evaluate(sent, task) for task in tasks]
+        kinds = {Train: work.train, TrainStack: work.train_stack}
+        return [kinds.get(type(task), work.evaluate)(sent, task) for task in tasks]
 
 rule = None
 if cell["aggregator"] != "none":
@@ -147,15 +149,15 @@ print(json.dumps([trained, loaded()]))
 
 
 @pytest.mark.parametrize(
-    ("model", "rule", "partition", "augment"),
+    ("model", "rule", "partition", "augment", "stack"),
     [
-        pytest.param("FED", "none", "iid", None, marks=pytest.mark.slow),
-        ("FVBWA", "PPA", "noniid", {"crop_padding": 2}),
-        pytest.param("FVBA", "EAA", "iid", None, marks=pytest.mark.slow),
+        pytest.param("FED", "none", "iid", None, None, marks=pytest.mark.slow),
+        ("FVBWA", "PPA", "noniid", {"crop_padding": 2}, None),
+        pytest.param("FVBA", "EAA", "iid", None, 2, marks=pytest.mark.slow),
     ],
 )
 def test_the_engine_alone_trains_a_cell_and_loads_what_is_covered(
-    model: str, rule: str, partition: str, augment: dict[str, Any] | None
+    model: str, rule: str, partition: str, augment: dict[str, Any] | None, stack: int | None
 ) -> None:
     grid = {"datasets": ["fmnist"], "partitions": [partition], "clients": [2], "models": [model], "seeds": [0]}
     config = {
@@ -163,7 +165,7 @@ def test_the_engine_alone_trains_a_cell_and_loads_what_is_covered(
         "datasets": {"fmnist": {"augment": augment}},
         "partitions": {"iid": {"strategy": "iid"}, "noniid": {"strategy": "dirichlet", "alpha": 5.0}},
         "setups": {2: {"fraction": 1.0, "rounds": 2}},
-        "training": {"local_epochs": 1},
+        "training": {"local_epochs": 1, "stack": stack},
         "evaluation": {"monte_carlo_samples": 2},
     }
     plan = Plan(Settings.parse(config))
@@ -180,3 +182,4 @@ def test_the_engine_alone_trains_a_cell_and_loads_what_is_covered(
     # What only evaluating loads is covered by the evaluation's fingerprint.
     assert evaluated - trained - evaluation == set()
     assert ("bflp.engine.augment" in trained) == (augment is not None)
+    assert ("bflp.engine.stack" in trained) == ("bflp.engine.stack" in training) == (stack is not None)

@@ -13,6 +13,7 @@ import yaml
 
 from bflp import algorithms
 from bflp.errors import ConfigError
+from bflp.grid.plan import Plan
 from bflp.settings.schema import Settings
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -41,7 +42,7 @@ def test_the_papers_methods_are_there(name: str, weights: str, kind: str | None)
     assert method.aggregators == (("EAA", "GAA", "AALV", "PPA", "CF") if kind else ())
     assert (method.algorithm, method.optimiser) == ({"name": "fedavg"}, {"name": "sgd"})
     assert method.network("svhn") == {"name": "lenet"}
-    assert method.training("svhn").model_dump(exclude={"clip_norm"}) == {
+    assert method.training("svhn").model_dump(exclude={"clip_norm", "stack"}) == {
         "local_epochs": 10,
         "batch_size": 64,
         "learning_rate": 0.01,
@@ -49,6 +50,30 @@ def test_the_papers_methods_are_there(name: str, weights: str, kind: str | None)
         "weight_decay": 1e-5,
         "learning_rate_decay": 1.0,
     }
+
+
+def test_only_rows_that_can_be_stacked_have_a_stack() -> None:
+    """The others are the cells that they are without the setting."""
+    models: dict[str, Any] = {
+        "FEDAVG": {},
+        "FVBWA": {},
+        "LAST": {"base": "FVBWA", "posterior": {"variational": "last:3"}},
+        "SERVER": {"base": "FEDAVG", "algorithm": "fedadam"},
+        "ALONE": {"base": "FEDAVG", "training": {"stack": None}},
+        "ADAM": {"base": "FEDAVG", "optimiser": "adam"},
+        "PROX": {"base": "FEDAVG", "algorithm": {"name": "fedprox", "mu": 0.1}},
+        "ALL": {"base": "FVBWA", "posterior": {"variational": "all"}},
+        "LAPLACE": {"base": "FVBWA", "posterior": "laplace"},
+        "IVON": {"base": "FVBWA", "posterior": "ivon"},
+        "MLP": {"base": "FEDAVG", "network": "mlp"},
+    }
+    stacked = ["FEDAVG", "FVBWA", "LAST", "SERVER"]
+    without, settings = parsed(models), parsed(models, training={"stack": 4})
+    found = {name: settings.method(name).training("fmnist").stack for name in models}
+    assert found == {name: 4 if name in stacked else None for name in models}
+    jobs, before = ({cell: plan.job(cell) for cell in plan.cells} for plan in (Plan(settings), Plan(without)))
+    assert {cell.model for cell in jobs if jobs[cell] != before[cell]} == set(stacked)
+    assert {cell.model for cell in jobs} == set(models)
 
 
 def test_keys_lie_over_those_of_the_base() -> None:

@@ -266,6 +266,7 @@ def test_the_papers_config_is_valid() -> None:
         (("training", "learning_rate_decay"), 0, ["training.learning_rate_decay", "greater than 0"]),
         (("training", "learning_rate_decay"), 1.1, ["training.learning_rate_decay", "less than or equal to 1"]),
         (("training", "clip_norm"), 0, ["training.clip_norm", "greater than 0"]),
+        (("training", "stack"), 0, ["training.stack", "greater than 0"]),
         (("partitions", "iid", "held_out"), 1, ["partitions.iid.held_out", "less than 1"]),
         (("partitions", "noniid", "min_samples"), -1, ["partitions.noniid.min_samples", "greater than or equal to 0"]),
         (("checkpoint_seconds",), -1, ["checkpoint_seconds", "greater than or equal to 0"]),
