@@ -1,14 +1,28 @@
 #!/usr/bin/env bash
-# Equality tests and the round-time benchmark on whatever GPU there is, in under six minutes; one table at the end.
-# Usage: benchmarks/gpu_check.sh [python]
-set -euo pipefail
+# Tests and measurements on whatever GPU there is, at most ten minutes; each part runs whatever the others gave.
+# Usage: benchmarks/gpu_check.sh [python] [--tiny]; with --tiny few images, without a GPU too, to see that it runs.
+set -uo pipefail
 cd "$(dirname "$0")/.."
-PYTHON=${1:-python}
-if ! "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
+PYTHON=${1:-python} TINY=${2:-}
+if [ -z "$TINY" ] && ! "$PYTHON" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())'; then
   echo "No CUDA device here: the GPU check was not run."
   exit 0
 fi
-"$PYTHON" -c 'import torch; print(torch.cuda.get_device_name(), "- torch", torch.__version__)'
 export CUBLAS_WORKSPACE_CONFIG=:4096:8
-timeout 150 "$PYTHON" -m pytest -q --durations=3 tests/gpu
-timeout 200 "$PYTHON" benchmarks/bench.py --device cuda --processes 1 5 10 --repeats 2 --no-memory
+failed=0
+part() {
+  local seconds=$1 began=$SECONDS status=0
+  shift
+  echo "== $*"
+  timeout "$seconds" "$PYTHON" "$@" || status=$?
+  echo "== status $status after $((SECONDS - began)) s"
+  [ "$status" -eq 0 ] || failed=1
+}
+if [ -z "$TINY" ]; then
+  part 170 -m pytest -q --durations=3 tests/gpu/test_cuda.py
+fi
+part 180 benchmarks/gpu.py $TINY
+# The estimate for the paper's grid: with stacks of ten, and as it is.
+part 60 benchmarks/grid_cost.py $TINY --stack 10
+part 150 benchmarks/grid_cost.py $TINY
+exit $failed

@@ -69,7 +69,8 @@ class PlainLoop:
         processes: int,
         device: str,
     ) -> None:
-        context = multiprocessing.get_context("fork")
+        # Processes that are forked from one that has used CUDA cannot use it.
+        context = multiprocessing.get_context("fork" if device == "cpu" else "spawn")
         self.pool = context.Pool(processes, _start, (network, layout, images, labels, training, device))
 
     def round(self, vector: Tensor, clients: Sequence[Tensor]) -> list[Tensor]:
