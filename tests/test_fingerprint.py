@@ -263,6 +263,7 @@ def test_modules_imported_by_computed_names_are_the_known_ones() -> None:
             "bflp/partition/split.py",
             "bflp/engine/batches.py",
             "bflp/engine/evaluation.py",
+            "bflp/engine/stack.py",
             "bflp/engine/work.py",
             "bflp/engine/metrics/registry.py",
         ),
