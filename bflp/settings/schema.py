@@ -370,6 +370,11 @@ class Settings(Section):
             refusal = module.refuse(module.Settings(**own), self.method(name).training(dataset))
             if refusal:
                 raise ValueError(f"models.{name}: {algorithm}: {refusal}")
+        if self.keep_clients and not getattr(module, "SENDS_PARAMETERS", True) and name in self.trained():
+            raise ValueError(
+                f"keep_clients: the clients of {name} ({algorithm}) send no parameters that could be kept; run it "
+                "with another config file, without keep_clients"
+            )
         partial = [setup for setup in self.grid.clients if self.setups[setup].fraction < 1]
         if getattr(module, "FULL_PARTICIPATION", False) and partial and name in self.trained():
             raise ValueError(

@@ -10,10 +10,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bflp.errors import DataError
+from bflp import algorithms
+from bflp.errors import ConfigError, DataError
 from bflp.runtime.checkpoint import Checkpoints
 from bflp.runtime.clients import load_clients, save_clients
 from bflp.runtime.termination import Terminated
+from bflp.settings.rules import algorithm_module
 
 ROUNDS = {"setups": {4: {"fraction": 0.75, "rounds": 3}}}
 
@@ -40,6 +42,29 @@ def test_it_changes_nothing_else_and_no_number_of_processes_changes_it(tiny, mod
     assert same == without[1]
     assert clients["clients"].tolist() == sorted(set(clients["clients"].tolist())) and len(clients["clients"]) == 3
     assert equal(run(tiny, job, "two", processes=2)[2], clients)
+
+
+SENDING = [name for name in algorithms.names() if getattr(algorithm_module({"name": name}), "SENDS_PARAMETERS", True)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", SENDING)
+def test_what_the_clients_of_any_algorithm_send_is_kept(tiny, algorithm):
+    kind = getattr(algorithm_module({"name": algorithm}), "KINDS", ("none",))[-1]
+    method = {"METHOD": {"posterior": kind, "algorithm": algorithm}}
+    rule = "W2" if kind != "none" and not hasattr(algorithm_module({"name": algorithm}), "server") else None
+    result, _, clients = run(tiny, tiny.job("METHOD", rule, models=method, training={"learning_rate": 0.001}, **ROUNDS))
+    assert result["diverged"] is None and len(clients["clients"]) == 3
+    assert torch.isfinite(clients["vectors"]).all()
+
+
+@pytest.mark.parametrize("algorithm", sorted(set(algorithms.names()) - set(SENDING)))
+def test_where_clients_send_no_parameters_there_is_nothing_to_keep(tiny, algorithm):
+    kind = algorithm_module({"name": algorithm}).KINDS[0]
+    config = {"models": {"METHOD": {"posterior": kind, "algorithm": algorithm}}}
+    tiny.plan("METHOD", None, **config)
+    with pytest.raises(ConfigError, match=rf"keep_clients: the clients of METHOD \({algorithm}\) send no parameters"):
+        tiny.plan("METHOD", None, **config, keep_clients=True)
 
 
 @pytest.mark.parametrize("stop", [1, 3])
