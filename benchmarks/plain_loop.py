@@ -71,7 +71,9 @@ class PlainLoop:
     ) -> None:
         # Processes that are forked from one that has used CUDA cannot use it.
         context = multiprocessing.get_context("fork" if device == "cpu" else "spawn")
+        others = {child.pid for child in multiprocessing.active_children()}
         self.pool = context.Pool(processes, _start, (network, layout, images, labels, training, device))
+        self.workers = [child.pid for child in multiprocessing.active_children() if child.pid not in others]
 
     def round(self, vector: Tensor, clients: Sequence[Tensor]) -> list[Tensor]:
         """Local training of all clients of a round, each given by its indices."""

@@ -92,24 +92,29 @@ class PlainNetwork:
             {name: shape for name, shape in shapes.items() if name in chosen},
             sum(self._call_sizes[True]) + sum(self._drawn_sizes),
         )
-        self._names, self._dtype = list(parameters), torch.float32
-        self._sizes = [math.prod(shape) for shape in self.layout.shapes.values()]
+        self._dtype = torch.float32
         self._module.to(self.device)
+        owners = dict(self._module.named_modules())
+        split = {name: name.rpartition(".") for name in parameters}
+        self._places = {name: (owners[owner], key) for name, (owner, _, key) in split.items()}
         self._distributions = lru_cache(None)(self._new_distributions)
+        self._last: tuple[Tensor, Tensor, list[Tensor], list[Tensor]] | None = None
 
     def gradient(
         self, vector: Tensor, images: Tensor, labels: Tensor, noise: Tensor | None, kl_weight: float, out: Tensor
     ) -> Tensor:
         if noise is None and self.layout.noise_size:
             raise ValueError("the network needs noise")
-        leaf, calls = self._leaf(vector).requires_grad_(), len(self._call_sizes[True])
+        leaves, places = self._leaves(vector, out)
+        self._load(vector)
+        calls = len(self._call_sizes[True])
         columns = () if noise is None else noise.split(self._call_sizes[True] + self._drawn_sizes, dim=1)
         eps = [each[0] for each in columns[calls:]]
         with torch.enable_grad():
-            loss = F.cross_entropy(self._logits(leaf, images, iter(columns[:calls]), eps, True), labels)
-            (gradient,) = torch.autograd.grad(loss, leaf)
+            loss = F.cross_entropy(self._logits(leaves, images, iter(columns[:calls]), eps, True), labels)
+            gradients = torch.autograd.grad(loss, leaves, materialize_grads=True)
         loss = loss.detach()
-        out.copy_(gradient)
+        torch._foreach_copy_(places, gradients)
         if self.layout.gaussian:
             distributions = self._distributions(vector.dtype)
             means, log_variances = self.layout.means, self.layout.log_variances
@@ -122,7 +127,8 @@ class PlainNetwork:
         self, vector: Tensor, images: Tensor, samples: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """See Network. A sample's noise is drawn weight by weight, [size], then call by call, [columns, B]."""
-        leaf, batch = self._leaf(vector), len(images)
+        tensors, batch = self._tensors(vector), len(images)
+        self._load(vector)
         samples = samples if self.layout.gaussian else 1
         probabilities = vector.new_zeros(len(images), self.labels)
         entropies = vector.new_zeros(len(images))
@@ -130,7 +136,7 @@ class PlainNetwork:
             eps = [vector.new_empty(size).normal_(generator=generator) for size in self._drawn_sizes]
             # one layer's at a time: all of a convolutional network's are many times its images
             columns = (vector.new_empty(n, batch).normal_(generator=generator).t() for n in self._call_sizes[False])
-            logs = torch.log_softmax(self._logits(leaf, images, columns, eps, False), dim=1)
+            logs = torch.log_softmax(self._logits(tensors, images, columns, eps, False), dim=1)
             probability = logs.exp()
             probabilities += probability
             entropies -= probability.mul_(logs).sum(dim=1)
@@ -145,32 +151,50 @@ class PlainNetwork:
                 parameter.copy_(tensors[f"{name}.mean" if name in self.layout.gaussian else name])
         return module.to(self.device).eval()
 
-    def _leaf(self, vector: Tensor) -> Tensor:
-        """The vector [D] with variances in the place of log variances, as a leaf of autograd's graph."""
-        if not self.layout.gaussian:
-            return vector.detach()
-        distributions = self._distributions(vector.dtype)
-        distributions.load(vector[self.layout.log_variances])
-        return torch.cat([vector[: self.layout.means.stop], distributions.variances]).detach()
+    def _leaves(self, vector: Tensor, out: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """The layout's tensors as leaves of autograd's graph, and the places of their gradients in `out`.
 
-    def _logits(self, leaf: Tensor, images: Tensor, calls: Iterator[Tensor], eps: list[Tensor], train: bool) -> Tensor:
+        Both are kept for the next call, since all steps of a client have the same two vectors: views see what changes.
+        """
+        if self._last is None or self._last[0] is not vector or self._last[1] is not out:
+            leaves = [tensor.requires_grad_() for tensor in self._tensors(vector)]
+            self._last = (vector, out, leaves, list(self.layout.views(out).values()))
+        return self._last[2:]
+
+    def _tensors(self, vector: Tensor) -> list[Tensor]:
+        """The layout's tensors, detached, with variances in the place of log variances."""
+        tensors = list(self.layout.views(vector).values())
+        if self.layout.gaussian:
+            tensors[-len(self.layout.gaussian) :] = self._distributions(vector.dtype).by_weight
+        return [tensor.detach() for tensor in tensors]
+
+    def _load(self, vector: Tensor) -> None:
+        """Computes the variances of a vector [D]."""
+        if self.layout.gaussian:
+            self._distributions(vector.dtype).load(vector[self.layout.log_variances])
+
+    def _logits(
+        self, tensors: list[Tensor], images: Tensor, calls: Iterator[Tensor], eps: list[Tensor], train: bool
+    ) -> Tensor:
         """The module's output [B, L]. calls: noise [B, n] for each call of a layer; eps: for each drawn weight."""
-        # one split of the whole leaf: its backward pass is one concatenation
-        parts = zip(self.layout.shapes.items(), leaf.split(self._sizes), strict=True)
-        tensors = {name: part.view(shape) for (name, shape), part in parts}
-        gaussian = self.layout.gaussian
-        values = {name: tensors[f"{name}.mean" if name in gaussian else name] for name in self._names}
-        self._variances = {name: tensors[f"{name}.log_variance"] for name in gaussian}
+        named, gaussian = dict(zip(self.layout.shapes, tensors, strict=True)), self.layout.gaussian
+        dtype = tensors[0].dtype
+        values = {name: named[f"{name}.mean" if name in gaussian else name] for name in self._places}
+        self._variances = {name: named[f"{name}.log_variance"] for name in gaussian}
         for name, numbers in zip(self._drawn, eps, strict=True):
-            deviation = self._variances[name].clamp_min(torch.finfo(leaf.dtype).tiny).sqrt()
+            deviation = self._variances[name].clamp_min(torch.finfo(dtype).tiny).sqrt()
             values[name] = torch.addcmul(values[name], deviation, numbers.view(gaussian[name]))
+        # Not by torch.func.functional_call, which also puts back what was there: a twelfth of a small network's step.
+        for name, (owner, key) in self._places.items():
+            owner._parameters[key] = values[name]  # type: ignore[assignment]
         self._calls = calls
         if self._module.training != train:
             self._module.train(train)
-        if self._dtype != leaf.dtype:
-            self._module.to(leaf.dtype)  # its buffers
-            self._dtype = leaf.dtype
-        logits: Tensor = torch.func.functional_call(self._module, values, (images.to(leaf.dtype),))
+        if self._dtype != dtype:
+            for buffer in self._module.buffers():
+                buffer.data = buffer.to(dtype) if buffer.is_floating_point() else buffer
+            self._dtype = dtype
+        logits: Tensor = self._module(images.to(dtype))
         return logits
 
     def _noise_for(self, output: Tensor) -> Tensor:

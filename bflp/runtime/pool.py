@@ -28,7 +28,7 @@ from bflp.engine.errors import DivergedError, NotFiniteError
 from bflp.engine.round import Executor
 from bflp.engine.work import Answer, Broadcast, Evaluate, Task, TrainStack, Work
 from bflp.errors import UserError
-from bflp.runtime import termination
+from bflp.runtime import memory, termination
 from bflp.runtime.inputs import Assignment
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -132,6 +132,7 @@ class PoolExecutor:
 def executor(assignment: Assignment, work: Work, processes: int) -> Iterator[Executor]:
     """This process alone, or a pool; its processes end with the context, or when this process dies."""
     if processes == 1:
+        memory.keep_freed()
         yield SerialExecutor(work)
         return
     context = multiprocessing.get_context("forkserver")
@@ -191,6 +192,7 @@ def _serve(pipe: connection.Connection, assignment: Assignment) -> None:
     for number in termination.SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
+    memory.keep_freed()
     broadcast = Broadcast(torch.empty(0))
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         work = assignment.work()

@@ -12,6 +12,7 @@ from bflp.runtime.checkpoint import Checkpoints
 from bflp.runtime.termination import Terminated
 from bflp.settings.methods import OPTIMISERS, Posterior
 from bflp.settings.rules import algorithm_module
+from tests.oracles import own_network
 
 
 def methods():
@@ -29,10 +30,14 @@ def methods():
     for name in OPTIMISERS:
         if name != "ivon":  # that of the posterior of this name
             yield f"optimiser {name}", {"posterior": "variational", "optimiser": name}, "EAA"
+    own = {"network": {"file": own_network.__file__, "width": 4}}
+    yield "own network", {"posterior": "none", **own}, None
+    yield "own network, variational", {"posterior": {"kind": "variational", "variational": "all"}, **own}, "AALV"
+    yield "own network, swag", {"posterior": "swag", **own}, "W2"
 
 
 # For the inner loop: between them, clients and a server that remember, and posteriors.
-QUICK = ("scaffold", "pvi", "posterior ivon")
+QUICK = ("scaffold", "pvi", "posterior ivon", "own network, variational")
 METHODS = [
     pytest.param(entry, rule, id=name, marks=() if name in QUICK else pytest.mark.slow)
     for name, entry, rule in methods()
