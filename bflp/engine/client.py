@@ -48,13 +48,16 @@ def client_update(
     parameters, gradient = vector.clone(), torch.empty_like(vector)
     projection = settings.posterior.bounds if settings.posterior and settings.posterior.enforce == "project" else None
     log_variances = parameters[layout.log_variances]
-    kl_weight = 0.0 if local.prior else local.kl_weight / samples
+    kl_weight, through = 0.0 if local.prior else local.kl_weight / samples, local.through
     further = _corrections(local, layout, parameters, gradient, samples, settings)
     move = optimiser(settings, round_, parameters, gradient)
     total_loss, steps = torch.zeros((), device=vector.device), 0
 
     def step(inputs: Tensor, labels: Tensor, noise: Tensor | None = None) -> None:
-        loss = network.gradient(parameters, inputs, labels, noise, kl_weight, gradient)
+        point = parameters if through is None else through.at(parameters)
+        loss = network.gradient(point, inputs, labels, noise, kl_weight, gradient)
+        if through is not None:
+            through.back(parameters, gradient)
         for correct in further:
             correct()
         if training.clip_norm is not None:

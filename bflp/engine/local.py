@@ -30,6 +30,17 @@ class Gaussian(NamedTuple):
         return cls(precision, precision * posterior.prior_mean)
 
 
+class Through(NamedTuple):
+    """Takes the gradient of the loss elsewhere than at the parameters [D].
+
+    at: gives the point [D] for parameters; back: called with parameters and the gradient by the point, turns it into
+    that by the parameters, in place.
+    """
+
+    at: Callable[[Tensor], Tensor]
+    back: Callable[[Tensor, Tensor], None]
+
+
 @dataclass(frozen=True)
 class Local:
     """Changes of the gradient of the mean loss, before momentum, and what to collect besides.
@@ -45,7 +56,8 @@ class Local:
 
     start: where training begins, instead of the received model [D]; after_step: called with the parameters [D] after
     each step, to train something else in turns with them (it may change, in place, the tensors that are given here);
-    sent: what the client sends instead of its parameters [D]. The last two are not for posteriors of kind ivon.
+    sent: what the client sends instead of its parameters [D]; through: where the gradient of the loss is taken, instead
+    of at the parameters. The last three are not for posteriors of kind ivon.
     """
 
     constant: Tensor | None = None
@@ -60,6 +72,7 @@ class Local:
     start: Tensor | None = None
     after_step: Callable[[Tensor], None] | None = None
     sent: Tensor | None = None
+    through: Through | None = None
 
     def with_prior(self, prior: Gaussian, samples: int) -> Local:
         """The same for plain numbers [P], of which the prior's log density becomes a part of the mean loss."""
@@ -93,7 +106,7 @@ class Facts:
 
     clients: of the federation, N; share: what a client counts among all clients, n_k / n by data or 1 / N; samples: of
     the client, n_k, and on the server's side of all clients; round: from 1; prior: (mean, precision) of the Gaussian
-    weights; initial [D]: the model before the first round.
+    weights; initial [D]: the model before the first round; client: its number, None on the server's side.
     """
 
     layout: Layout
@@ -105,6 +118,7 @@ class Facts:
     prior: tuple[float, float]
     initial: Tensor
     settings: CellSettings
+    client: int | None = None
 
 
 @dataclass(frozen=True)
@@ -169,6 +183,11 @@ class Chosen:
     def broadcast(self, server: State) -> State:
         """What clients are sent of the server's state."""
         return {name: server[name] for name in getattr(self.module, "BROADCAST", server)} if server else {}
+
+    @property
+    def sparse(self) -> bool:
+        """Whether zeros are left out of what is sent."""
+        return bool(getattr(self.module, "SPARSE", False))
 
     @property
     def has_server_step(self) -> bool:

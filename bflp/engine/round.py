@@ -78,7 +78,8 @@ class Federation:
         curves = self._curves(after.model, round_, executor) if self.is_evaluated(round_) else None
         seconds = (trained_at - began, combined_at - trained_at, time.perf_counter() - combined_at)
         states = {client: answer.state for client, answer in zip(clients, answers, strict=True) if answer.state}
-        traffic = (NUMBER * sum(answer.numbers for answer in answers), NUMBER * len(clients) * sent.numbers)
+        up = [tensor for answer in answers for tensor in answer.tensors]
+        traffic = (self._bytes(up), len(clients) * self._bytes(sent.tensors))
         return Outcome(after, states, curves, seconds, traffic)
 
     def _trained(self, sent: Broadcast, round_: int, clients: list[int], executor: Executor) -> list[Answer]:
@@ -113,6 +114,12 @@ class Federation:
         if not bool(torch.isfinite(model).all()):
             raise NotFiniteError("the algorithm's server step made entries that are not finite")
         return Broadcast(model, state)
+
+    def _bytes(self, tensors: Sequence[Tensor]) -> int:
+        """What tensors take on their way; where zeros are left out, with a bit for each entry that says which are."""
+        if not self.work.algorithm.sparse:
+            return NUMBER * sum(tensor.numel() for tensor in tensors)
+        return sum(NUMBER * int(tensor.count_nonzero()) + -(-tensor.numel() // 8) for tensor in tensors)
 
     def is_evaluated(self, round_: int) -> bool:
         """Whether the model is evaluated after a round."""

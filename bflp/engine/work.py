@@ -122,9 +122,9 @@ class Broadcast:
     state: State = field(default_factory=dict)
 
     @property
-    def numbers(self) -> int:
-        """How many it sends to a client."""
-        return self.model.numel() + sum(tensor.numel() for tensor in self.state.values())
+    def tensors(self) -> list[Tensor]:
+        """All that it sends to a client."""
+        return [self.model, *self.state.values()]
 
 
 class Answer(NamedTuple):
@@ -137,9 +137,9 @@ class Answer(NamedTuple):
     state: State
 
     @property
-    def numbers(self) -> int:
-        """How many the client sends."""
-        return self.vector.numel() + sum(tensor.numel() for tensor in self.message.values())
+    def tensors(self) -> list[Tensor]:
+        """All that the client sends."""
+        return [self.vector, *self.message.values()]
 
 
 def no_state(client: int, round_: int) -> State:
@@ -192,7 +192,7 @@ class Work:
         prior = (posterior.prior_mean, posterior.prior_standard_deviation**-2) if posterior else (0.0, 0.0)
         clients = int(np.count_nonzero(sizes))
         training = settings.training
-        return Facts(self.layout, training, clients, samples, share, round_, prior, self.initial, settings)
+        return Facts(self.layout, training, clients, samples, share, round_, prior, self.initial, settings, client)
 
     def train(self, broadcast: Broadcast, task: Train) -> Answer:
         """Local training of one client from the server's model. Raises NotFiniteError."""
