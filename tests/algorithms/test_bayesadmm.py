@@ -71,25 +71,6 @@ def test_logistic_regression_reaches_inference_on_all_data() -> None:
     assert toy.mean == pytest.approx((together.shift / together.precision).tolist(), rel=1e-6)
 
 
-def test_does_not_move_from_the_optimum_with_its_duals() -> None:
-    toy = Conjugate(bayesadmm, FULL, kind="ivon")
-    precision = torch.tensor(EXACT_PRECISION).double()
-    mean = (CURVATURES * CENTRES).sum(0) / precision
-    toy.states = {
-        client: {
-            "dual_precision": -CURVATURES[client],
-            "dual_shift": -CURVATURES[client] * CENTRES[client],
-            "precision": precision,
-            "shift": precision * mean,
-        }
-        for client in range(3)
-    }
-    toy.server = {name: sum(state[name] for state in toy.states.values()) for name in toy.states[0]}  # type: ignore[misc]
-    toy.model = before = torch.cat([mean, -precision.log()])
-    toy.round()
-    assert (toy.model - before).abs().max() < 1e-12
-
-
 def test_ivon_solves_a_clients_problem_with_duals() -> None:
     """A 4, c -1, n 100; rho 0.5, S_g 10, m_g 0.3, v -1.5, V -2: 0.5 S = 0.5 * 10 + 4 - 2, so S = 14."""
     copies = 400

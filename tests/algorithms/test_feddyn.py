@@ -47,10 +47,3 @@ def test_a_round_of_one_client():
     strength = 0.1 / (3 * SIZES[client] / SIZES.sum())
     solution = CURVATURES[client] * CENTRES[client] / (CURVATURES[client] + strength)
     assert model == near(solution + solution / 3)
-
-
-def test_fixed_point():
-    strengths = 0.1 / (3 * SIZES / SIZES.sum())
-    moved = [{"moved": value} for value in -CURVATURES * (WEIGHTED - CENTRES) / strengths]
-    toy = Toy(feddyn, settings=SETTINGS).start(WEIGHTED, {"moved": 0.0}, moved)
-    assert toy.rounds(1)[0] == near(WEIGHTED)

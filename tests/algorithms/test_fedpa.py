@@ -68,10 +68,6 @@ def test_fixed_point_on_quadratics(rho: float, number: int, expected: float) -> 
     for _ in range(60):
         federation.round(trained=sampled)
     assert federation.model.tolist() == pytest.approx([expected], abs=5e-5)
-    before = float(federation.model)
-    federation.server = {"velocity": torch.zeros(1).double()}
-    federation.round(trained=sampled)
-    assert abs(float(federation.model) - before) < 1e-6
 
 
 def test_before_its_start_it_sends_the_whole_training() -> None:

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import torch
 from algorithms.conjugate import (
-    CENTRES,
-    CURVATURES,
     EXACT_MEAN,
     EXACT_PRECISION,
     TOY_G,
@@ -57,18 +55,6 @@ def test_some_of_the_clients_each_round() -> None:
         toy.round(drawn)
     assert toy.precision == pytest.approx(EXACT_PRECISION, rel=1e-9)
     assert toy.mean == pytest.approx(EXACT_MEAN, rel=1e-9)
-
-
-def test_does_not_move_from_the_optimum_with_its_sites() -> None:
-    toy = Conjugate(pvi)
-    toy.states = {
-        client: {"precision": CURVATURES[client], "shift": CURVATURES[client] * CENTRES[client]} for client in range(3)
-    }
-    precision, mean = torch.tensor(EXACT_PRECISION).double(), (CURVATURES * CENTRES).sum(0) / (CURVATURES.sum(0) + 1)
-    toy.model, toy.server = torch.cat([mean, -precision.log()]), {"precision": precision, "shift": precision * mean}
-    before = toy.model
-    toy.round()
-    assert (toy.model - before).abs().max() < 1e-12
 
 
 def test_logistic_regression_reaches_inference_on_all_data() -> None:

@@ -1,7 +1,7 @@
 """SCAFFOLD on three quadratics."""
 
 import pytest
-from algorithms.toy import CENTRES, CURVATURES, SIZES, TEN_STEPS, UNIFORM, WEIGHTED, Toy, near
+from algorithms.toy import SIZES, TEN_STEPS, UNIFORM, WEIGHTED, Toy, near
 
 from bflp.algorithms import scaffold
 from bflp.engine.errors import NotFiniteError
@@ -44,9 +44,3 @@ def test_one_client_a_round():
         assert float(toy.server.state["control"]) == pytest.approx(whole, abs=1e-14)
     assert 1 <= len(toy.states) <= 3
     assert toy.rounds(400)[-1] == pytest.approx(WEIGHTED, abs=1e-4)
-
-
-def test_fixed_point():
-    controls = [{"control": gradient} for gradient in CURVATURES * (WEIGHTED - CENTRES)]
-    toy = Toy(scaffold, momentum=0.9).start(WEIGHTED, {"control": 0.0}, controls)
-    assert toy.rounds(1)[0] == near(WEIGHTED)
