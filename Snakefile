@@ -17,7 +17,7 @@ sys.path.insert(0, workflow.basedir)
 # takes a seventh of a dry run.
 gc.set_threshold(200_000, 20, 20)
 
-from bflp.cli.common import check_config_files, plan_of
+from bflp.cli.common import config_files, plan_of
 from bflp.errors import run_program
 from bflp.grid.cell import Cell
 from bflp.provenance.state import announce
@@ -26,9 +26,10 @@ from bflp.reporting.overview import PAGES
 from bflp.reporting.pdf import find_latex
 from bflp.reporting.titles import block_title, dataset_title, federation_title, table_titles
 
-# As they lie over each other.
-CONFIG_FILES = [Path("config.yaml"), *map(Path, workflow.overwrite_configfiles)]
-run_program(lambda: check_config_files(CONFIG_FILES))
+# Not of Snakemake's own `config`, in which an overlay with another strategy would keep the keys of the old one.
+GIVEN = workflow.config_settings
+CONFIG_FILES = GIVEN.configfiles if GIVEN.replace_workflow_config else config_files(GIVEN.configfiles)
+PLAN = run_program(lambda: plan_of(CONFIG_FILES, GIVEN.config))
 
 
 configfile: "config.yaml"
@@ -37,7 +38,6 @@ configfile: "config.yaml"
 report: "workflow/report/workflow.rst"
 
 
-PLAN = run_program(lambda: plan_of(config, CONFIG_FILES))
 SETTINGS = PLAN.settings
 RESULTS, DATA = SETTINGS.results_dir, SETTINGS.data_dir
 CELL = "{dataset}/{partition}/{clients}/{model}/{aggregator}/seed{seed}"

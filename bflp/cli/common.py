@@ -23,8 +23,7 @@ from bflp.reporting.titles import reference_row
 from bflp.results.frame import Finished, frame, rounds_frame
 from bflp.results.merged import read_merged, read_merged_rounds
 from bflp.results.sweeps import marked
-from bflp.settings.read import overlaid, read_file
-from bflp.settings.schema import Settings
+from bflp.settings.schema import Settings, load
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,9 +36,13 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
             return Settings.parse(json.loads(arguments.settings))
         except ValueError as error:
             raise ConfigError(f"--settings is not JSON ({error})") from None
-    default, files = Path("config.yaml"), arguments.configfile
-    read = [default, *files] if default.exists() or not files else files
-    return Settings.parse(overlaid([*map(read_file, read), config_values(arguments.config)]), read)
+    return load(config_files(arguments.configfile), config_values(arguments.config))
+
+
+def config_files(given: Sequence[Path]) -> list[Path]:
+    """The config files that are read, in the order in which they lie over each other. given: by --configfile."""
+    default = Path("config.yaml")
+    return [default, *given] if default.exists() or not given else list(given)
 
 
 def plan_from(arguments: argparse.Namespace) -> Plan:
@@ -129,16 +132,9 @@ def finished_cells(plan: Plan) -> list[Finished]:
     return [(item.cell, item.result, item.evaluation) for item in found if item.result is not None]
 
 
-def check_config_files(files: Iterable[Path]) -> None:
-    """Raise ConfigError, naming file and line, where Snakemake would name neither or see nothing wrong."""
-    for file in files:
-        if file.exists():
-            read_file(file)
-
-
-def plan_of(config: Mapping[str, Any], files: Sequence[Path]) -> Plan:
-    """The plan of what Snakemake read from config files and command line. Raises UserError."""
-    plan = _checked(Plan(Settings.parse(config, files)))
+def plan_of(files: Iterable[Path], values: Mapping[str, Any]) -> Plan:
+    """The plan of config files and of what --config says over them, for the Snakefile. Raises UserError."""
+    plan = _checked(Plan(load(files, values)))
     check_sources(plan)
     return plan
 

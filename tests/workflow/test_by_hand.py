@@ -32,6 +32,16 @@ def test_a_cell_by_hand_is_the_workflows_whatever_the_number_of_processes(
     assert ours.with_suffix(".safetensors").read_bytes() == theirs.with_suffix(".safetensors").read_bytes()
 
 
+def test_an_overlay_means_the_same_to_snakemake_and_to_programs(fresh: Project) -> None:
+    """Of config.yaml's Dirichlet partition nothing is left where the overlay names another strategy."""
+    own = {"strategy": "labels", "labels_per_client": 2}
+    fresh.configure(grid={"partitions": ["noniid"], "models": ["FED"]}, partitions={"noniid": own})
+    checked(fresh.snakemake("--until", "partition", "--config", "processes=1"))
+    with np.load(fresh.results / "partitions/tiny/noniid/2/seed0.npz") as made:
+        assert json.loads(str(made["job"]))["settings"] == own
+    assert " 0 file(s) wrong" in fresh.bflp("verify", "--configfile", "small.yaml").stdout
+
+
 def test_a_cell_that_is_done_is_left_as_it_is(finished: Project) -> None:
     """Trained again its times would be others than results.csv says. What is kept is put back; else it trains."""
     result = finished.result("FVBWA/PPA")
