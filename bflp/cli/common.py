@@ -140,10 +140,12 @@ def plan_of(files: Iterable[Path], values: Mapping[str, Any]) -> Plan:
 
 
 def check_sources(plan: Plan) -> None:
-    """Check the `source:` files that are yet to be prepared, and that they have enough samples for the clients.
+    """Check the `source:` files that are yet to be prepared, that they have enough samples for the clients, and that
+    their images fit together.
 
-    Raises DataError. A file that is older than what was prepared from it was checked when that was done.
+    Raises UserError. A file that is older than what was prepared from it was checked when that was done.
     """
+    shapes = plan.settings.built_in_shapes
     for dataset in plan.datasets():
         source = plan.settings.source(dataset)
         if source is None:
@@ -157,8 +159,18 @@ def check_sources(plan: Plan) -> None:
             found = check_source(Path(source))
         else:
             found = prepared.read_summary(plan.paths.data(dataset))
+        shapes[dataset] = found["input_shape"]
         if dataset in plan.settings.grid.datasets:
             try:
                 plan.settings.check_size(dataset, found["train_size"])
             except ValueError as error:
                 raise DataError(f"{error} ({source})") from None
+    check_shapes(plan.settings, shapes)
+
+
+def check_shapes(settings: Settings, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Raise ConfigError where a data set's images do not fit those that they are to be told from."""
+    try:
+        settings.check_out_of_distribution(shapes)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None

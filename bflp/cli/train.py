@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from bflp.cli.arguments import CELL, add_settings_arguments
+from bflp.datasets import prepared
 from bflp.errors import ConfigError, UserError
 from bflp.grid.job import Job
 from bflp.grid.paths import Paths
@@ -78,7 +79,7 @@ def _to_be_trained(arguments: argparse.Namespace) -> bool:
     """Set what the workflow would have given, and make the cell's inputs; False where the cell is done."""
     # Only here: a cell of the workflow starts sooner without these.
     from bflp.cli import partition, prepare
-    from bflp.cli.common import cell_from, plan_from
+    from bflp.cli.common import cell_from, check_shapes, plan_from
     from bflp.provenance.state import data_hashes, state
 
     plan = plan_from(arguments)
@@ -90,8 +91,10 @@ def _to_be_trained(arguments: argparse.Namespace) -> bool:
     arguments.device = arguments.device or settings.device
     arguments.cells_per_gpu = arguments.cells_per_gpu or settings.cells_per_gpu
     arguments.processes = arguments.processes or min(settings.processes, available())
-    for dataset in filter(None, [cell.dataset, settings.out_of_distribution(cell.dataset)]):
+    datasets = list(filter(None, [cell.dataset, settings.out_of_distribution(cell.dataset)]))
+    for dataset in datasets:
         prepare.prepare_if_needed(plan, dataset)
+    check_shapes(settings, {name: prepared.read_summary(paths.data(name))["input_shape"] for name in datasets})
     if not arguments.partition.exists():
         partition.make(plan.partition_job_of(cell), arguments.data, arguments.partition)
     files = [paths.model(cell), *([paths.clients(cell)] if settings.keep_clients else [])]

@@ -125,7 +125,9 @@ class Settings(Section):
         ood = {f"datasets.{name}": section.out_of_distribution for name, section in self.datasets.items()}
         for where, other in {"evaluation": self.evaluation.out_of_distribution, **ood}.items():
             require(f"{where}.out_of_distribution", [other] if other else (), known, source)
-        self._check_out_of_distribution()
+        if "ood_auroc" in self.tables.metrics and not any(map(self.out_of_distribution, grid.datasets)):
+            raise ValueError("tables.metrics: ood_auroc needs a data set in evaluation.out_of_distribution")
+        self.check_out_of_distribution(self.built_in_shapes)
         self._check_chosen_rounds()
         self._check_evaluators()
         # The default counts as not given: the canonical text of settings, which programs parse again, has it always.
@@ -151,14 +153,21 @@ class Settings(Section):
         if given.model_extra:
             self.rule(name)
 
-    def _check_out_of_distribution(self) -> None:
-        others = {name: self.out_of_distribution(name) for name in self.grid.datasets}
-        for name, other in others.items():
-            ours, theirs = self._image_shape(name), self._image_shape(other or name)
+    def check_out_of_distribution(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Raise ValueError unless data sets have images of the same shape as those that they are to be told from.
+
+        shapes: of one image; a data set whose shape is not known yet is passed over.
+        """
+        for name in self.grid.datasets:
+            other = self.out_of_distribution(name) or name
+            ours, theirs = ("x".join(map(str, shapes.get(dataset, ()))) for dataset in (name, other))
             if ours and theirs and ours != theirs:
                 raise ValueError(f"out_of_distribution: images of {other} are {theirs}, but those of {name} {ours}")
-        if "ood_auroc" in self.tables.metrics and not any(others.values()):
-            raise ValueError("tables.metrics: ood_auroc needs a data set in evaluation.out_of_distribution")
+
+    @property
+    def built_in_shapes(self) -> dict[str, Sequence[int]]:
+        """The shapes of the images of built-in data sets, (C, H, W)."""
+        return {name: about.image_shape for name, about in registry.BUILT_IN.items() if not self.source(name)}
 
     def _check_evaluators(self) -> None:
         asked = self.evaluation.final.asked()
@@ -203,10 +212,6 @@ class Settings(Section):
                     raise ValueError(
                         f"{where} is not evaluated after each of its last {number} rounds (evaluation.every is {every})"
                     )
-
-    def _image_shape(self, dataset: str) -> str | None:
-        shape = None if self.source(dataset) else getattr(registry.BUILT_IN[dataset], "image_shape", None)
-        return "x".join(map(str, shape)) if shape else None
 
     def check_size(self, dataset: str, samples: int) -> None:
         """Raise ValueError unless a data set of so many training samples can be split as the grid says."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from bflp.datasets import registry
 from bflp.errors import ConfigError
 from bflp.settings.schema import Settings
 from bflp.settings.sections import Training
@@ -341,14 +339,7 @@ def test_own_rule_with_settings(tmp_path: Path) -> None:
     assert "aggregators.MINE.strength: must be greater than or equal to 0 (is -1)" in message(config)
 
 
-def built_in_with_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, shape in (("fmnist", (1, 28, 28)), ("mnist", (1, 28, 28)), ("cifar10", (3, 32, 32))):
-        about = SimpleNamespace(image_shape=shape, train_size=50000, augment=None)
-        monkeypatch.setitem(registry.BUILT_IN, name, about)
-
-
-def test_out_of_distribution_set_of_another_image_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    built_in_with_shapes(monkeypatch)
+def test_out_of_distribution_set_of_another_image_shape() -> None:
     config = changed(("evaluation", "out_of_distribution"), "cifar10")
     config["grid"]["datasets"] = ["fmnist"]
     assert "images of cifar10 are 3x32x32, but those of fmnist 1x28x28" in message(config)

@@ -234,6 +234,19 @@ def test_a_data_set_that_is_not_known(fresh: Project) -> None:
     assert "imagenet is not a built-in data set and has no source: in the config" in line
 
 
+def test_images_out_of_distribution_of_another_shape(fresh: Project) -> None:
+    """Of files of one's own, whose headers are read before anything runs."""
+    images, labels = np.zeros((4, 3, 16, 16), np.uint8), np.arange(4)
+    arrays: dict[str, Any] = {f"{split}_images": images for split in ("train", "test")}
+    arrays |= {f"{split}_labels": labels for split in ("train", "test")}
+    np.savez(fresh.folder / "other.npz", **arrays)
+    fresh.configure(datasets={"other": {"source": "other.npz"}}, evaluation={"out_of_distribution": "other"})
+    words = "out_of_distribution: images of other are 3x16x16, but those of tiny 1x16x16"
+    assert words in one_error(fresh.snakemake("-n"))
+    assert words in one_error(fresh.train("FED/none"))
+    assert not (fresh.results / "progress").exists()
+
+
 def test_a_partition_that_cannot_be_drawn_is_named_before_training(fresh: Project) -> None:
     uneven = {"uneven": {"strategy": "dirichlet", "alpha": 1e-6, "min_samples": 29}}
     fresh.configure(grid={"partitions": ["uneven"], "models": ["FED"], "aggregators": []}, partitions=uneven)
