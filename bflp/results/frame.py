@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 TIMES = ("train", "aggregation", "evaluation")
 NAMES = ("dataset", "partition", "clients", "model", "aggregator")
+# Further columns where the grid has sweeps: bflp.results.sweeps.
+SWEEP_NAMES = ("sweep", "chosen")
 Finished = tuple[Cell, Result, Evaluation | None]
 
 
@@ -97,7 +99,8 @@ def read_csv(path: Path | TextIO) -> pd.DataFrame:
     """What `frame` or `rounds_frame` gave, from a CSV file: names stay text, also those that look like numbers."""
     import pandas as pd
 
-    return pd.read_csv(path, dtype=dict.fromkeys(NAMES, str), keep_default_na=False, na_values=[""])
+    texts = dict.fromkeys((*NAMES, *SWEEP_NAMES), str)
+    return pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])
 
 
 def read_folder(folder: Path) -> list[Finished]:

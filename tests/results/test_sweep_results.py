@@ -141,6 +141,19 @@ def test_results_csv_keeps_all_rows_and_marks_the_chosen_ones(tmp_path: Path) ->
     assert verify(plan).wrong == []
 
 
+@pytest.mark.parametrize("name", ["007", "nan", "true"])
+def test_a_sweep_whose_name_looks_like_something_else(tmp_path: Path, name: str) -> None:
+    sweep = {"training.learning_rate": [0.01, 0.1], "choose": "nll"}
+    top = {"models": {name: {"base": "FVBA", "sweep": sweep}}, "partitions": {"iid": {"held_out": 0.2}}}
+    grid: dict[str, Any] = {"partitions": ["iid"], "models": [name], "aggregators": ["EAA"]}
+    plan = fabricated_run.plan(tmp_path, samples=100, top=top, seeds=[0, 1], **grid)
+    fabricated_run.make(plan)
+    write_merged(plan, finished(plan))
+    [(_, [(names, values)])] = make_tables(plan, read_merged(plan), {})[0].blocks
+    assert names == (name, "EAA")
+    assert [value.seeds for value in values if isinstance(value, Entry)] == [2, 2, 2]
+
+
 def test_tables_and_statistics_have_the_chosen_row_under_its_name(tmp_path: Path) -> None:
     plan = made(tmp_path)
     write_merged(plan, finished(plan))
