@@ -51,9 +51,11 @@ from bflp.runtime.train import CellFiles, HopelessError, Options, check_code
 MOST_COST = 0.01
 
 
-def run(assignment: Assignment, files: CellFiles, options: Options, identity: str) -> None:
-    """Train the cell, going on from its checkpoint; write result, model and evaluation. Raises UserError; and
-    Terminated, having saved a checkpoint, where the program handles signals."""
+def run(assignment: Assignment, files: CellFiles, options: Options, identity: str, device: str) -> None:
+    """Train the cell, going on from its checkpoint; write result, model and evaluation. device: what status says of it.
+
+    Raises UserError; and Terminated, having saved a checkpoint, where the program handles signals.
+    """
     began = time.perf_counter()
     job = assignment.job
     code = check_code(job)
@@ -75,7 +77,7 @@ def run(assignment: Assignment, files: CellFiles, options: Options, identity: st
         loop = _Loop(job, federation, pool, checkpoints, assignment.states(), options, clients_file)
         startup = time.perf_counter() - began
         shown = RoundProgress(
-            str(job), loop.rounds, loop.progress.round, files.progress, device=assignment.device, identity=identity
+            str(job), loop.rounds, loop.progress.round, files.progress, device=device, identity=identity
         )
         diverged = None
         try:

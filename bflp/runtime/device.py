@@ -24,6 +24,10 @@ SECONDS_BETWEEN_TRIES = 1.0
 SECONDS_BETWEEN_MESSAGES = 300.0
 
 
+# Much cheaper to look for than asking torch.
+DRIVERS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+
+
 @dataclass(frozen=True)
 class Gpu:
     """name: what torch calls it in this process, as "cuda:1"; identity: the same text in every process."""
@@ -34,8 +38,7 @@ class Gpu:
 
 def visible_gpus() -> list[Gpu]:
     """The GPUs that this process can use. torch is imported only where there may be one."""
-    # The driver's files are there, or not; much cheaper than asking torch.
-    if not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd"))):
+    if not any(map(os.path.exists, DRIVERS)):
         return []
     # Deterministic matrix products on CUDA need this before the first one.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -60,11 +63,17 @@ def claimed_device(
     wanted: "cpu"; "auto", a GPU if there is one; or "cuda", which raises UserError where there is none. folder: where
     the places are, by default one of this user on this machine.
     """
-    found = list(gpus()) if wanted != "cpu" else []
+    if wanted == "cpu":
+        yield "cpu", "device: cpu is set"
+        return
+    found = list(gpus())
     if not found:
+        driver = any(map(os.path.exists, DRIVERS))
+        # As with CPU=1, or a driver that is too old.
+        none = "PyTorch as it is installed finds no CUDA device here" if driver else "there is no CUDA device here"
         if wanted == "cuda":
-            raise UserError("device: cuda is set, but there is no CUDA device here: use device: auto or cpu")
-        yield "cpu", "device: cpu is set" if wanted == "cpu" else "there is no CUDA device here"
+            raise UserError(f"device: cuda is set, but {none}: use device: auto or cpu")
+        yield "cpu", none
         return
     folder = folder or _folder()
     # The first place on each GPU before the second on any: cells spread out.

@@ -35,7 +35,7 @@ def evaluate_block(plan: Plan, block: Block) -> int:
     if to_do:
         with claimed_device(plan.settings.device, plan.settings.cells_per_gpu) as (device, why):
             print(
-                f"{'/'.join(block)}: {len(to_do)} of {len(found)} cells to evaluate on {device}, since {why}",
+                f"{'/'.join(block)}: {len(to_do)} of {len(found)} cells to evaluate on {device} ({why})",
                 file=sys.stderr,
             )
             for item in to_do:

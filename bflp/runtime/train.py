@@ -93,7 +93,8 @@ def train(job: Job, files: CellFiles, options: Options) -> None:
 
 def _train(job: Job, files: CellFiles, options: Options, identity: str) -> None:
     with claimed_device(options.device, options.cells_per_gpu) as (device, why):
-        print(f"{job}: on {device}, since {why}", file=sys.stderr)
+        shown = f"{device} ({why})"
+        print(f"{job}: on {shown}", file=sys.stderr)
         # Not before: importing torch takes longer than putting back what is kept. What modules make stays: looking
         # for garbage in it takes a tenth of the import.
         gc.disable()
@@ -104,7 +105,7 @@ def _train(job: Job, files: CellFiles, options: Options, identity: str) -> None:
         gc.enable()
         ood = files.ood if files.ood is not None and prepared.summary_file(files.ood).exists() else None
         states = files.kept / f"{identity.partition('-')[0]}.clients"
-        cell.run(Assignment(job, files.data, files.partition, device, ood, states), files, options, identity)
+        cell.run(Assignment(job, files.data, files.partition, device, ood, states), files, options, identity, shown)
 
 
 def check_code(job: Job) -> dict[str, str]:

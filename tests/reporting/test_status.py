@@ -80,12 +80,18 @@ def test_done_and_time_left(plan):
 
 def test_running(plan):
     first, second = plan.cells[:2]
-    first_progress = {"round": 4, "rounds": 12, "seconds_per_round": 2.0, "accuracy": 61.25}
+    first_progress = {
+        "round": 4,
+        "rounds": 12,
+        "seconds_per_round": 2.0,
+        "accuracy": 61.25,
+        "device": "cpu (it is small)",
+    }
     with running(plan, first, **first_progress), running(plan, second):
         found = status.find(plan)
         assert state_of(plan, second).state == "running"
         text = status.describe(found)
-    assert f"{first}  round 4/12, 2.00 s/round, 16 s left, accuracy 61.25%" in text
+    assert f"{first}  round 4/12 on cpu (it is small), 2.00 s/round, 16 s left, accuracy 61.25%" in text
     assert f"{second}  round 0/12, has just begun" in text
     # 16 s, and 12 rounds of each of the five others, two at a time.
     assert found.left == pytest.approx((16 + 5 * 24) / 2, abs=1)

@@ -7,13 +7,14 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bflp.errors import UserError
-from bflp.runtime import device
+from bflp.runtime import device, progress
 from bflp.runtime.device import Gpu, claimed_device, visible_gpus
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -129,6 +130,22 @@ def test_the_cpu_needs_no_place(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no CUDA device here"), claimed_device("cuda", 1, none, tmp_path):
         pass
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("drivers", "why"),
+    [((), "there is no CUDA device here"), (("/",), "PyTorch as it is installed finds no CUDA device here")],
+)
+def test_a_cell_never_falls_back_to_the_cpu_without_a_word(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], drivers: Sequence[str], why: str
+) -> None:
+    """The first line of its log says where it runs and why, and so does what `bflp status` reads."""
+    monkeypatch.setattr(device, "DRIVERS", drivers)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    job = tiny.job("FED")
+    tiny.run(job, device="auto")
+    assert capsys.readouterr().err.splitlines()[0] == f"{job}: on cpu ({why})"
+    assert progress.read(tiny.files().progress)["device"] == f"cpu ({why})"
 
 
 def test_no_torch_where_there_is_no_driver() -> None:
