@@ -1,13 +1,14 @@
 """The metrics against hand-computed cases, against torchmetrics, and against definitions written out as loops."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy, MulticlassCalibrationError, MulticlassF1Score
 
-from bflp.engine import clients
+from bflp.engine import clients, evaluation
 from bflp.engine.evaluation import _reliability
 from bflp.engine.metrics.registry import METRICS
 from bflp.engine.predictions import CURVES, Predictions, entropy
@@ -236,18 +237,46 @@ def test_equal_confidences_count_as_their_mean():
     assert of("ace", probabilities[:7], labels[497:504], 3) == pytest.approx(100 * abs(3 / 7 - 0.68))
 
 
-@pytest.mark.parametrize("name", [name for name in METRICS if METRICS[name].function is not None])
+# All that is measured on demand; the test below fails for an evaluator that is not asked for here.
+ON_DEMAND = {"temperature": True, "ensemble": {"beta": "fitted"}, "personal": {"local_share": 0.5, "rule": "W2"}}
+
+
+def metrics_in_order(monkeypatch, shuffled, tied):
+    """All metrics, those over clients and on demand included, of a made-up federation of two clients.
+
+    shuffled: whether all that is predicted is in an order of its own, or sorted by label.
+    """
+
+    def predict(_, vector, samples):
+        generator = np.random.default_rng(samples)
+        labels = generator.integers(0, 4, samples)
+        order = generator.permutation(samples) if shuffled else np.argsort(labels, kind="stable")
+        generator = np.random.default_rng(int(10 * vector[0]))
+        logits = generator.normal(0, 2, (samples, 4)) + 2 * np.eye(4)[labels]
+        probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        if tied:
+            probabilities = np.round(probabilities, 1)
+            probabilities /= probabilities.sum(axis=1, keepdims=True)
+        own, of_samples = probabilities[order], 0.9 * entropy(probabilities[order])
+        return Predictions(own, labels[order], 15, np.array([-1.0, -2.0]), of_samples, own[:, ::-1] ** 2)
+
+    monkeypatch.setattr(evaluation, "predict", lambda *given, ood=False: predict(*given[:2], 400))
+    monkeypatch.setattr(evaluation, "predict_held_out", lambda *given: predict(*given[:2], 80))
+    inputs = SimpleNamespace(indices=np.arange(40), offsets=np.array([0, 10, 40]), sizes=np.array([10, 30]), labels=4)
+    inputs.train_labels = np.arange(40) % 4
+    settings = SimpleNamespace(rounds=1, posterior=None)
+    federation = SimpleNamespace(inputs=inputs, settings=settings, layout=None)
+    members = {0: torch.tensor([1.0]), 1: torch.tensor([2.0])}
+    _, found = evaluation.evaluate(federation, torch.tensor([0.0]), None, 1, 15, ON_DEMAND, members)
+    return {**found["final"], **{f"clients_{name}": value for name, value in found["clients"].items()}}
+
+
 @pytest.mark.parametrize("tied", [False, True])
-def test_the_order_of_the_test_set_changes_no_metric(name, tied):
-    probabilities, labels = random_predictions(samples=400, labels=4)
-    if tied:
-        probabilities = np.round(probabilities.astype(np.float64), 1)
-        probabilities /= probabilities.sum(axis=1, keepdims=True)
-    order = np.argsort(labels, kind="stable")
-    others = {"log_variances": np.array([-1.0, -2.0]), "ood": probabilities[::-2]}
-    expected = of(name, probabilities, labels, 15, **others)
-    assert expected is not None
-    assert of(name, probabilities[order], labels[order], 15, **others) == pytest.approx(expected, rel=1e-9)
+def test_the_order_of_the_test_set_changes_no_metric(monkeypatch, tied):
+    expected, found = (metrics_in_order(monkeypatch, shuffled, tied) for shuffled in (False, True))
+    for name in METRICS:
+        assert expected[name] is not None
+        assert found[name] == pytest.approx(expected[name], rel=1e-6), name
 
 
 def test_the_registry_names_every_file_and_knows_the_curves():
