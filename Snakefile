@@ -123,8 +123,8 @@ wildcard_constraints:
     clients="[^/]+",
     model="[^/]+",
     aggregator=r"\w+",
-    seed=r"\d+",
-    processes=r"\d+",
+    seed=r"0|[1-9]\d*",
+    processes=r"[1-9]\d*",
 
 
 localrules:
@@ -193,6 +193,9 @@ rule partition:
         f"{RESULTS}/logs/partition/{PARTITION}.log",
     benchmark:
         f"{RESULTS}/benchmarks/partition/{PARTITION}.tsv"
+    wildcard_constraints:
+        # Not a set-up's name, as elsewhere: how many there are.
+        clients=r"[1-9]\d*",
     conda:
         "envs/bflp.yaml"
     params:

@@ -216,6 +216,23 @@ def test_a_cell_that_is_not_in_the_grid(fresh: Project) -> None:
     assert not fresh.results.exists()
 
 
+def test_targets_that_the_config_does_not_describe(fresh: Project) -> None:
+    cell = "the cell tiny/iid/{} is not one that the config describes: see grid, setups and models"
+    words = {
+        "cells/tiny/iid/3/FED/none/seed0.json": cell.format("3/FED/none/seed0"),
+        "cells/tiny/iid/2/FED/EAA/seed0.json": cell.format("2/FED/EAA/seed0"),
+        "round_time/tiny/iid/3/FED/none/seed0-processes2.json": cell.format("3/FED/none/seed0"),
+        "partitions/tiny/nope/2/seed0.npz": "the partition nope is not in the config",
+        "evaluated/tiny/iid/3.json": "tiny/iid/3 is not in the grid",
+        "partitions/tiny/iid/two/seed0.npz": "No rule to produce",
+        "round_time/tiny/iid/2/FED/none/seed0-processes0.json": "No rule to produce",
+    }
+    done = in_parallel(lambda target: fresh.snakemake("-n", str(Path(fresh.results.name, target))), words)
+    for target, said in words.items():
+        text = done[target].stdout + done[target].stderr
+        assert done[target].returncode == 1 and said in text and "Traceback" not in text, text
+
+
 def test_programs_say_what_arguments_they_lack(fresh: Project) -> None:
     for arguments, words in (
         (["train"], "one of the arguments --cell --job is required"),
