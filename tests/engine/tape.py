@@ -33,6 +33,11 @@ class Tape(TorchDispatchMode):
                 if then.data_ptr() != now.data_ptr():
                     then.copy_(now)
 
+    def storages(self) -> dict[int, int]:
+        """The memory of all results, which lives as long as the tape: address -> bytes."""
+        results = (tensor.untyped_storage() for *_, out in self.operations for tensor in _tensors(out))
+        return {storage.data_ptr(): storage.nbytes() for storage in results}
+
 
 def recorded(function: Callable[[], None]) -> Callable[[], None]:
     """As Replay.once: the first call is done and recorded, the others play that."""

@@ -193,6 +193,25 @@ def test_a_round_is_cut_into_stacks_of_one_width(most: int, expected: list[tuple
     assert {task.width for task in tasks if isinstance(task, TrainStack)} == {len(expected[0])}
 
 
+def test_a_hundred_clients_of_cifar10_fit_a_small_card() -> None:
+    """All that a stack holds and all that a step makes, counted as if nothing were freed."""
+
+    def bytes_of(clients: int) -> int:
+        layout = LeNetLayout((3, 32, 32), 10, True)
+        images, offsets = np.zeros((500 * clients, 3, 32, 32), dtype=np.uint8), np.arange(clients + 1) * 500
+        labels = np.zeros(500 * clients, dtype=np.int64)
+        data = Inputs(images, labels, images, labels, 10, np.arange(500 * clients), offsets)
+        augment = {"crop_padding": 4, "flip_probability": 0.5}
+        settings = Case(augment=augment, batch_size=64).settings
+        with Tape() as tape:
+            Stack(LeNet(layout, Posterior(), "cpu"), settings, data, clients).step()
+        return sum(tape.storages().values())
+
+    each = bytes_of(2) - bytes_of(1)
+    assert 10e6 < each < 30e6
+    assert 100 * each < 2.5e9
+
+
 class Serial:
     """Runs a round's tasks on a Work that is given."""
 
