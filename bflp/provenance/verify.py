@@ -19,6 +19,8 @@ from bflp.grid.job import Job
 from bflp.grid.plan import Plan
 from bflp.partition import files as partition_files
 from bflp.provenance.state import CellState, state
+from bflp.reporting.figures import figures_of
+from bflp.reporting.titles import ON_DEMAND, table_titles
 from bflp.results.frame import frame, rounds_frame
 from bflp.results.sweeps import marked
 from bflp.runtime.clients import load_clients
@@ -225,11 +227,10 @@ def _not_named(plan: Plan) -> Iterator[Finding]:
     blocks = {"/".join(block) for block in plan.blocks()}
     for path in _files(plan.results / "figures"):
         block = str(path.parent.relative_to(plan.results / "figures"))
-        if block != "." and block not in blocks:
+        if block != "." and (block not in blocks or path.stem not in figures_of(plan)):
             yield Finding(path, "belongs to nothing in this config", wrong=False)
     for path in _files(plan.results / "tables"):
-        clients = path.stem.removeprefix("results")
-        if path.stem.startswith("results") and clients not in plan.settings.grid.clients:
+        if path.stem not in (*table_titles(plan), *ON_DEMAND):
             yield Finding(path, "belongs to nothing in this config", wrong=False)
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from bflp.grid.plan import Plan
 
 NOT_APPLICABLE = "N/A"
+# Files among the tables that only some targets make.
+ON_DEMAND = ("tables", "round_time", "statistics", "statistics_blocks", "comparison", "claims")
 PARTITION_TITLES = {"iid": "IID", "noniid": "non-IID"}
 
 

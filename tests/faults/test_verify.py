@@ -199,10 +199,15 @@ def test_files_that_the_config_does_not_name(cell: SmallCell) -> None:
     shutil.copy(cell.result, other)
     temporary = cell.result.with_name(".seed0.json.123.tmp")
     temporary.touch()
+    tables, figures = cell.plan.results / "tables", cell.plan.results / "figures" / "/".join(cell.plan.blocks()[0])
+    left = [tables / "results7.md", tables / "target.tex", figures / "sweep.pdf", figures.with_name("7") / "sweep.pdf"]
+    for file in (*left, tables / "datasets.md", tables / "statistics.md", figures / "learning_curves.svg"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
     report = verify(cell.plan)
     assert report.wrong == []
     assert {finding.path: finding.what for finding in report.remarks} == {
-        other: "belongs to nothing in this config",
+        **dict.fromkeys([other, *left], "belongs to nothing in this config"),
         temporary: "was left by a program that is running or was killed",
     }
     # Training the cell again removes what a killed program left of it.
