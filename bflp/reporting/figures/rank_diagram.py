@@ -16,6 +16,7 @@ _STEP = 0.17  # inches between two names
 _BAR = 0.6  # of a step between two bars
 _ABOVE = 0.45  # inches above the scale
 _LETTER = 0.07  # inches
+_GAP = 0.05  # inches between a line and its text; browsers drop spaces at the ends of a text
 
 
 @style.styled
@@ -49,7 +50,7 @@ def _bars(compared: Compared) -> int:
 
 def _friedman(ranks: Ranks) -> str:
     if not ranks.p < LEVEL:
-        return f"{ranks.blocks} blocks: ranks do not differ (Friedman p = {ranks.p:.2g})"
+        return f"{ranks.blocks} blocks: no two are told apart (Friedman p = {ranks.p:.2g})"
     return f"{ranks.blocks} blocks (Friedman p = {ranks.p:.1g}); bars: not told apart"
 
 
@@ -69,7 +70,7 @@ def _diagram(axes: Any, ranks: Ranks, names: list[str], height: float) -> None:
         axes.text(rank, 0.07, str(rank), ha="center", va="bottom", fontsize=7)
     width = ranks.critical_difference
     axes.plot([1, 1 + width], [0.3, 0.3], color="black", linewidth=1.5, marker="|")
-    axes.text(1 + width, 0.3, f"  critical difference {width:.2f}", ha="left", va="center", fontsize=7)
+    axes.text(1 + width + _GAP * inch, 0.3, f"critical difference {width:.2f}", ha="left", va="center", fontsize=7)
     bars = not_told_apart(sorted_ranks, width)
     for level, (first, last) in enumerate(bars, start=1):
         ends = [sorted_ranks[first] - 0.06 * inch, sorted_ranks[last] + 0.06 * inch]
@@ -80,5 +81,5 @@ def _diagram(axes: Any, ranks: Ranks, names: list[str], height: float) -> None:
         y = -deepest - _STEP * (1 + (place if left else rows - 1 - place))
         end, side = (1 - 0.15 * inch, "right") if left else (rows + 0.15 * inch, "left")
         axes.plot([rank, rank, end], [0, y, y], **black)
-        text = f"{names[index]} {rank:.2f} " if left else f" {rank:.2f} {names[index]}"
-        axes.text(end, y, text, ha=side, va="center", fontsize=7)
+        text = f"{names[index]} {rank:.2f}" if left else f"{rank:.2f} {names[index]}"
+        axes.text(end + (-_GAP if left else _GAP) * inch, y, text, ha=side, va="center", fontsize=7)
