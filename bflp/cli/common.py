@@ -162,7 +162,7 @@ def check_sources(plan: Plan) -> None:
         shapes[dataset] = found["input_shape"]
         if dataset in plan.settings.grid.datasets:
             try:
-                plan.settings.check_size(dataset, found["train_size"])
+                plan.settings.check_size(dataset, found["train_size"], found.get("clients"))
             except ValueError as error:
                 raise DataError(f"{error} ({source})") from None
     check_shapes(plan.settings, shapes)

@@ -213,13 +213,23 @@ class Settings(Section):
                         f"{where} is not evaluated after each of its last {number} rounds (evaluation.every is {every})"
                     )
 
-    def check_size(self, dataset: str, samples: int) -> None:
-        """Raise ValueError unless a data set of so many training samples can be split as the grid says."""
+    def check_size(self, dataset: str, samples: int, owners: int | None = None) -> None:
+        """Raise ValueError unless a data set of so many training samples can be split as the grid says.
+
+        owners: how many clients the data say that they come from; None: they do not say it.
+        """
+        for name in self.grid.partitions if owners is None else ():
+            if self.partitions[name].strategy == "natural":
+                raise ValueError(
+                    f"partitions.{name}: strategy natural needs `train_clients` in the source of {dataset}"
+                )
         for clients in (self.setups[name].clients for name in self.grid.clients):
             have = f"are more than the {samples} training samples of {dataset}"
             if clients > samples:
                 raise ValueError(f"grid.clients: {clients} clients {have}")
             for name in self.grid.partitions:
+                if self.partitions[name].strategy == "natural" and clients != owners:
+                    raise ValueError(f"partitions.{name}: {dataset} comes from {owners} clients, not {clients}")
                 least = getattr(self.partitions[name], "min_samples", 1)
                 if clients * least > samples:
                     raise ValueError(

@@ -264,6 +264,16 @@ def test_images_out_of_distribution_of_another_shape(fresh: Project) -> None:
     assert not (fresh.results / "progress").exists()
 
 
+def test_a_natural_split_that_the_data_do_not_have(fresh: Project) -> None:
+    natural: dict[str, Any] = {"grid": {"partitions": ["natural"]}, "partitions": {"natural": {"strategy": "natural"}}}
+    fresh.configure(**natural)
+    assert "natural needs `train_clients` in the source of tiny" in one_error(fresh.snakemake("-n"))
+    source(train_clients=np.arange(60) % 3)(fresh)
+    assert "partitions.natural: tiny comes from 3 clients, not 2" in one_error(fresh.snakemake("-n"))
+    source(train_clients=np.arange(60) % 2)(fresh)
+    assert fresh.planned()["partition"] == 1
+
+
 def test_a_partition_that_cannot_be_drawn_is_named_before_training(fresh: Project) -> None:
     uneven = {"uneven": {"strategy": "dirichlet", "alpha": 1e-6, "min_samples": 29}}
     fresh.configure(grid={"partitions": ["uneven"], "models": ["FED"], "aggregators": []}, partitions=uneven)
