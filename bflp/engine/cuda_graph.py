@@ -1,6 +1,6 @@
 """CUDA graphs: many launches of small kernels, recorded once and then started with one call.
 
-A training step is some fifty kernels of a few microseconds each on a GPU, and each takes longer to launch than to run.
+A training step is some hundred kernels of a few microseconds on a GPU, and each takes longer to launch than to run.
 """
 
 from __future__ import annotations

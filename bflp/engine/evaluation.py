@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from bflp.engine.clients import SUMMARIES, client_metrics, label_counts, summarise
 from bflp.engine.evaluators import Measured
+from bflp.engine.fairness import SUMMARIES, client_metrics, label_counts, summarise
 from bflp.engine.metrics.registry import METRICS, filed
 from bflp.engine.predictions import Predictions
 from bflp.engine.round import Executor, Federation, predict, predict_held_out

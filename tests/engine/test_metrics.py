@@ -8,7 +8,7 @@ import pytest
 import torch
 from torchmetrics.classification import BinaryAUROC, MulticlassAccuracy, MulticlassCalibrationError, MulticlassF1Score
 
-from bflp.engine import clients, evaluation
+from bflp.engine import evaluation, fairness
 from bflp.engine.evaluation import _reliability
 from bflp.engine.metrics.registry import METRICS
 from bflp.engine.predictions import CURVES, Predictions, entropy
@@ -195,7 +195,7 @@ def test_client_metrics_are_those_of_a_test_set_with_the_client_s_labels():
     probabilities = random_predictions(samples=130, labels=3)[0][:120]
     labels = np.repeat([0, 1, 2], [40, 60, 20])
     client_counts = np.array([[5, 0, 1], [1, 1, 1], [0, 7, 0]])
-    found = clients.client_metrics(predictions(probabilities, labels), client_counts)
+    found = fairness.client_metrics(predictions(probabilities, labels), client_counts)
     for client, counts in enumerate(client_counts):
         repeats = (counts * np.array([3, 2, 6]))[labels]  # 120 / 40, 120 / 60, 120 / 20
         repeated, truth = np.repeat(probabilities, repeats, axis=0), np.repeat(labels, repeats)
@@ -207,13 +207,13 @@ def test_client_metrics_are_those_of_a_test_set_with_the_client_s_labels():
 def test_gini_and_worst_decile():
     values = np.array([3.0, 0.0, 1.0])
     mean_difference = np.abs(values[:, None] - values).mean()
-    assert clients.gini(values) == pytest.approx(mean_difference / (2 * values.mean()))
-    assert clients.gini(np.full(4, 2.5)) == 0
-    assert clients.gini(np.zeros(4)) == 0
+    assert fairness.gini(values) == pytest.approx(mean_difference / (2 * values.mean()))
+    assert fairness.gini(np.full(4, 2.5)) == 0
+    assert fairness.gini(np.zeros(4)) == 0
     twenty = np.random.default_rng(0).permutation(np.arange(20.0))
-    assert clients.worst_decile(twenty, higher_is_better=True) == 0.5
-    assert clients.worst_decile(twenty, higher_is_better=False) == 18.5
-    assert clients.worst_decile(values, higher_is_better=True) == 0
+    assert fairness.worst_decile(twenty, higher_is_better=True) == 0.5
+    assert fairness.worst_decile(twenty, higher_is_better=False) == 18.5
+    assert fairness.worst_decile(values, higher_is_better=True) == 0
 
 
 def test_macro_f1_against_torchmetrics():

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bflp.aggregators import AggregationSettings
-from bflp.engine.clients import client_metrics, label_counts
 from bflp.engine.evaluators import Measured
+from bflp.engine.fairness import client_metrics, label_counts
 from bflp.engine.metrics import accuracy, ece, nll
 from bflp.engine.predictions import Predictions
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from types import ModuleType
 
 from bflp.engine import evaluators
-from bflp.engine.clients import CLIENT_METRICS, SUMMARIES
+from bflp.engine.fairness import CLIENT_METRICS, SUMMARIES
 from bflp.engine.predictions import CURVES, Predictions
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric of the final model. function: None where it is a summary over clients (bflp.engine.clients), or is
+    """A metric of the final model. function: None where it is a summary over clients (bflp.engine.fairness), or is
     measured on demand (bflp.engine.evaluators)."""
 
     name: str

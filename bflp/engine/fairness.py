@@ -1,4 +1,4 @@
-"""The global model as each client would see it, and summaries over clients (fairness)."""
+"""Fairness: the global model as each client would see it, and summaries over clients."""
 
 from __future__ import annotations
 
