@@ -14,8 +14,9 @@ from bflp.runtime.memory import keep_freed
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for size in (20, 40) * 5:
-        b"1" * (size << 20)
+    for _ in range(5):
+        step = [b"1" * (30 << 20) for _ in range(3)]
+        del step
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 if sys.argv[1] == "keep":
@@ -26,7 +27,7 @@ print(faults())
 
 
 def faults(what: str) -> int:
-    """Pages that ten blocks of 20 and 40 MB are given anew, after as many before."""
+    """Pages that five steps with three blocks of 30 MB are given anew, after as many before."""
     done = subprocess.run([sys.executable, "-c", PROGRAM, what], capture_output=True, text=True, check=True)
     return int(done.stdout)
 

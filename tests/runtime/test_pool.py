@@ -54,6 +54,17 @@ def test_a_trained_model_is_better_than_chance(tiny):
     assert tensors["conv1.weight"].shape == (6, 1, 5, 5)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "rule"), [("FEDAVG", None), ("FVBWA", "EAA")])
+@pytest.mark.parametrize("network", ["mlp", "cnn", "resnet20"])
+def test_every_network_learns(tiny, network, model, rule):
+    """Three labels: chance is 33%."""
+    rounds = {4: {"fraction": 1.0, "rounds": 10}}
+    training = {"learning_rate": 0.05, "local_epochs": 4}
+    result, *_ = tiny.run(tiny.job(model, rule, network=network, setups=rounds, training=training), processes=2)
+    assert result["final"]["accuracy"] > 60
+
+
 def test_augmented_results_are_the_same_too(tiny):
     augment = {"tiny": {"source": str(tiny.data_file), "augment": {"crop_padding": 2, "flip_probability": 0.5}}}
     job = tiny.job("FED", datasets=augment)
