@@ -1,7 +1,7 @@
 """Memory that a training step frees stays with the process, for the next step.
 
-glibc gives what is freed back to the system soon. Each step then gets its activations anew, page by page, cleared by the
-system: in ResNet-20 a tenth of the time, and more where several processes share the memory.
+glibc gives what is freed back to the system soon. Each step then gets its activations anew, page by page, cleared by
+the system: in ResNet-20 a tenth of the time, and more where several processes share the memory.
 """
 
 from __future__ import annotations
