@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
@@ -100,6 +101,10 @@ def _algorithm(value: Any) -> Any:
     if isinstance(value, Mapping) and "file" in value:
         rest = {key: part for key, part in value.items() if key != "file"}
         chosen = {"file": checked_path(value["file"])}
+        if not isinstance(chosen["file"], str):
+            raise wrong(f"must be a path (is {shown(chosen['file'])})", "file")
+        if not Path(chosen["file"]).is_file():
+            raise wrong(f"there is no file {chosen['file']}", "file")
     else:
         name, rest = chosen_by(spelt_out(value, "name", "fedavg"), "name", algorithms.names())
         chosen = {"name": name}

@@ -76,7 +76,8 @@ def written_in(files: Iterable[Path], place: Sequence[object], value: object) ->
                     node, depth, line = child, depth + 1, key.start_mark.line + 1
                     break
         other = isinstance(value, str | int | float) and isinstance(node, yaml.ScalarNode)
-        if depth >= max(1, most) and not (other and loader.construct_object(node) != value):
+        # As texts: NaN is equal to nothing.
+        if depth >= max(1, most) and not (other and repr(loader.construct_object(node)) != repr(value)):
             found, most = f"{file}, line {line}", depth
     return found
 

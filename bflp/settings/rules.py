@@ -11,14 +11,22 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_type_hints
 
 from bflp.aggregators import ARGUMENTS, FURTHER, SHARED, AggregationSettings, Rule, rule_file
 from bflp.errors import ConfigError
 
+# What an algorithm may define, see bflp.algorithms: functions with their arguments, and lists of texts.
+FUNCTIONS = {
+    "local": ("model", "server", "client", "facts", "settings"),
+    "report": ("model", "trained", "server", "client", "facts", "settings"),
+    "server": ("model", "reports", "server", "facts", "settings"),
+    "refuse": ("settings", "training"),
+}
+LISTS = ("KINDS", "OPTIMISERS", "BROADCAST", "DEFAULT_AGGREGATORS")
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -51,10 +59,7 @@ def load_rule(name: str, file: Path | None = None) -> Rule:
             f"{_place(path, 'Settings')}: write `@dataclass(frozen=True, kw_only=True)` and below it "
             "`class Settings(AggregationSettings):`"
         )
-    if "file" in (field.name for field in fields(settings)):
-        raise ConfigError(
-            f"{_place(path, 'Settings')}: no setting may be called `file`: in the config that is the path"
-        )
+    _check_settings(settings, path, file="path")
     return Rule(function, tuple(reads), settings, _asks(path, function))
 
 
@@ -70,7 +75,10 @@ def described(file: Path, error: Exception) -> str:
 
 
 def algorithm_module(chosen: Mapping[str, Any]) -> ModuleType:
-    """The module of a federated algorithm: {"name": ...} in bflp/algorithms, or {"file": ...}. Raises ConfigError."""
+    """The module of a federated algorithm: {"name": ...} in bflp/algorithms, or {"file": ...}, which is executed.
+
+    Raises ConfigError for a file that cannot be executed or is no algorithm.
+    """
     if "file" not in chosen:
         return importlib.import_module(f"bflp.algorithms.{chosen['name']}")
     file = Path(chosen["file"])
@@ -80,12 +88,44 @@ def algorithm_module(chosen: Mapping[str, Any]) -> ModuleType:
         module = executed("algorithm", file)
     except Exception as error:
         raise ConfigError(described(file, error)) from None
+    for name in LISTS:
+        if not isinstance(getattr(module, name, ()), tuple | list):
+            raise ConfigError(f"{_place(file, name)}: {name} must be a tuple of texts, such as ('none',)")
+    _check_functions(module, file)
+    if hasattr(module, "Settings"):
+        if not is_dataclass(module.Settings):
+            raise ConfigError(f"{_place(file, 'Settings')}: write `@dataclass(frozen=True)` above `class Settings:`")
+        _check_settings(module.Settings, file, file="path", name="algorithm")
     if not getattr(module, "SENDS_PARAMETERS", True) and not hasattr(module, "server"):
         raise ConfigError(
             f"{_place(file, 'SENDS_PARAMETERS')}: where clients send no parameters, a function `server` must make the "
             "model"
         )
     return module
+
+
+def _check_functions(module: ModuleType, file: Path) -> None:
+    found = {name: getattr(module, name) for name in FUNCTIONS if hasattr(module, name)}
+    if not found.keys() - {"refuse"}:
+        raise ConfigError(f"{file}: an algorithm must define a function `local`, `report` or `server`")
+    for name, function in found.items():
+        try:
+            inspect.signature(function).bind(*FUNCTIONS[name])
+        except TypeError:
+            arguments = ", ".join(FUNCTIONS[name])
+            raise ConfigError(f"{_place(file, name)}: `{name}` must be a function of ({arguments})") from None
+
+
+def _check_settings(settings: Any, path: Path, **taken: str) -> None:
+    """taken: keys that mean something else in the config."""
+    for name, what in taken.items():
+        if name in (field.name for field in fields(settings)):
+            place = _place(path, "Settings")
+            raise ConfigError(f"{place}: no setting may be called `{name}`: in the config that is the {what}")
+    try:
+        get_type_hints(settings)
+    except Exception as error:
+        raise ConfigError(f"{_place(path, 'Settings')}: {type(error).__name__}: {error}") from None
 
 
 def executed(name: str, file: Path) -> ModuleType:

@@ -116,6 +116,9 @@ class Settings(Section):
             require(f"models.{name}.aggregators", entry.aggregators or (), rules)
             if entry.aggregators and entry.posterior.kind == "none":
                 raise ValueError(f"models.{name}.aggregators: a method without a posterior has no aggregator")
+            if entry.aggregators and not self._takes_rules(entry):
+                algorithm = entry.algorithm.get("name", "its algorithm")
+                raise ValueError(f"models.{name}.aggregators: {algorithm} makes the model itself and has no aggregator")
             if name in trained and self._takes_rules(entry) and not self.method(name).aggregators:
                 raise ValueError(f"grid.aggregators must name at least one rule, since {name} has a posterior")
         for rule in dict.fromkeys(rule for name in trained for rule in self.method(name).aggregators):
@@ -382,7 +385,8 @@ class Settings(Section):
             raise ValueError(f"models.{name}: posterior ivon and optimiser ivon go together")
         for dataset in self.grid.datasets if hasattr(module, "refuse") and name in self.trained() else ():
             own = {key: value for key, value in entry.algorithm.items() if key not in ("name", "file")}
-            refusal = module.refuse(module.Settings(**own), self.method(name).training(dataset))
+            given = module.Settings(**own) if hasattr(module, "Settings") else None
+            refusal = module.refuse(given, self.method(name).training(dataset))
             if refusal:
                 raise ValueError(f"models.{name}: {algorithm}: {refusal}")
         if self.keep_clients and not getattr(module, "SENDS_PARAMETERS", True) and name in self.trained():

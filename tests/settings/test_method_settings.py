@@ -14,10 +14,13 @@ import yaml
 from bflp import algorithms
 from bflp.errors import ConfigError
 from bflp.grid.plan import Plan
-from bflp.settings.schema import Settings
+from bflp.settings.schema import Settings, load
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAPER: dict[str, Any] = yaml.safe_load((PROJECT / "config.yaml").read_text(encoding="utf-8"))
+# Of algorithms of one's own.
+LOCAL = "def local(model, server, client, facts, settings): ...\n"
+DATACLASS = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Settings:\n"
 
 
 def parsed(models: Any, grid: list[str] | None = None, **top: Any) -> Settings:
@@ -176,6 +179,14 @@ def test_fedavg_comes_first_and_is_there() -> None:
         ({"A": {"posterior": "variational", "aggregators": ["EEA"]}}, ["models.A.aggregators", "did you mean 'EAA'"]),
         ({"A": {"posterior": "variational", "aggregators": []}}, ["at least one rule", "A has a posterior"]),
         ({"A": {"posterior": "none", "aggregators": ["EAA"]}}, ["models.A.aggregators", "without a posterior"]),
+        (
+            {"A": {"posterior": "variational", "algorithm": "pvi", "aggregators": ["EAA"]}},
+            ["pvi makes the model itself"],
+        ),
+        ({"A": {"algorithm": {"name": "fedprox", "mu": float("nan")}}}, ["models.A.algorithm.mu", "finite"]),
+        ({"A": {"posterior": "variational", "algorithm": "fedsparse"}}, ["fedsparse is not defined", "(use none)"]),
+        ({"A": {"algorithm": {"file": "gone.py"}}}, ["models.A.algorithm.file: there is no file gone.py"]),
+        ({"A": {"algorithm": {"file": 3}}}, ["models.A.algorithm.file: must be a path (is 3)"]),
         ({"A": {"algoritm": "fedavg"}}, ["models.A.algoritm", "did you mean 'algorithm'"]),
         ({"A": 3}, ["models.A", "must be a mapping"]),
         ({"a b": {}}, ["models.a b", "letters, digits"]),
@@ -191,8 +202,66 @@ def test_wrong_methods_are_named(models: Any, words: list[str]) -> None:
 
 def test_an_own_algorithm_whose_clients_send_no_parameters_makes_the_model_itself(tmp_path: Path) -> None:
     own = tmp_path / "mine.py"
-    own.write_text("\nSENDS_PARAMETERS = False\n", encoding="utf-8")
+    own.write_text("\nSENDS_PARAMETERS = False\n" + LOCAL, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"mine\.py, line 2: .* a function `server` must make the model"):
         parsed({"A": {"algorithm": {"file": str(own)}}})
     own.write_text("SENDS_PARAMETERS = False\ndef server(*arguments): ...\n", encoding="utf-8")
     parsed({"A": {"algorithm": {"file": str(own)}}})
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("x = 1\n", ": an algorithm must define a function `local`, `report` or `server`"),
+        (
+            "def refuse(settings, training): ...\n",
+            ": an algorithm must define a function `local`, `report` or `server`",
+        ),
+        ("\nlocal = 3\n", ", line 2: `local` must be a function of (model, server, client, facts, settings)"),
+        (
+            "def server(model, reports): ...\n",
+            ", line 1: `server` must be a function of (model, reports, server, facts, settings)",
+        ),
+        (LOCAL + "def refuse(settings): ...\n", ", line 2: `refuse` must be a function of (settings, training)"),
+        (LOCAL + "KINDS = 'none'\n", ", line 2: KINDS must be a tuple of texts, such as ('none',)"),
+        (LOCAL + "class Settings:\n    mu = 1\n", ", line 2: write `@dataclass(frozen=True)` above `class Settings:`"),
+        (
+            DATACLASS + "    name: str = 'x'\n" + LOCAL,
+            ", line 3: no setting may be called `name`: in the config that is the algorithm",
+        ),
+        (DATACLASS + "    mu: 'Tensr' = 0\n" + LOCAL, ", line 3: NameError: name 'Tensr' is not defined"),
+        ("def local(:\n", ", line 1: SyntaxError: invalid syntax"),
+        ("import nothing_of_this_name\n", ", line 1: ModuleNotFoundError: No module named 'nothing_of_this_name'"),
+    ],
+)
+def test_mistakes_in_an_own_algorithm_are_told_in_one_line(source: str, message: str, tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text(source, encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        parsed({"A": {"algorithm": {"file": str(own)}}})
+    assert str(caught.value) == f"{own}{message}"
+
+
+def test_an_own_algorithm_may_refuse_and_have_no_settings(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text(LOCAL + "def refuse(settings, training): return f'{settings}: no'\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"models\.A: its algorithm: None: no$"):
+        parsed({"A": {"algorithm": {"file": str(own)}}})
+
+
+def test_full_participation_is_needed_where_an_algorithm_says_so(tmp_path: Path) -> None:
+    own = tmp_path / "mine.py"
+    own.write_text("FULL_PARTICIPATION = True\n" + LOCAL, encoding="utf-8")
+    method = {"A": {"algorithm": {"file": str(own)}}}
+    setups = PAPER["setups"]
+    parsed(method, setups={name: {**setup, "fraction": 1.0} for name, setup in setups.items()})
+    with pytest.raises(ConfigError, match=r"^models\.A: its algorithm needs all clients in each round, set-up"):
+        parsed(method, setups={name: {**setup, "fraction": 0.5} for name, setup in setups.items()})
+
+
+def test_what_is_not_a_number_is_found_in_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "nan.yaml"
+    file.write_text("models:\n  A: {algorithm: {name: fedprox,\n    mu: .nan}}\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load([PROJECT / "config.yaml", file])
+    assert str(caught.value) == f"{file}, line 3: models.A.algorithm.mu: must be a finite number (is nan)"
