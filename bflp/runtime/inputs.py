@@ -15,6 +15,7 @@ from bflp.grid.job import Job
 from bflp.networks.layout import Layout
 from bflp.partition import files as partition_files
 from bflp.partition.files import Partition
+from bflp.runtime.algorithm import OwnAlgorithm
 from bflp.runtime.states import ClientStates
 from bflp.settings.rules import algorithm_module
 
@@ -66,7 +67,8 @@ class Assignment:
         given = dict(self.job.settings.get("algorithm", {"name": "fedavg"}))
         module = algorithm_module(given)
         own = {key: value for key, value in given.items() if key not in ("name", "file")}
-        return Chosen(module, module.Settings(**own) if hasattr(module, "Settings") else None)
+        settings = module.Settings(**own) if hasattr(module, "Settings") else None
+        return OwnAlgorithm(Path(given["file"]), module, settings) if "file" in given else Chosen(module, settings)
 
 
 def checked(assignment: Assignment) -> dict[str, str | None]:

@@ -30,6 +30,7 @@ from bflp.engine.work import Answer, Broadcast, Evaluate, Task, TrainStack, Work
 from bflp.errors import UserError
 from bflp.runtime import memory, termination
 from bflp.runtime.inputs import Assignment
+from bflp.runtime.train import HopelessError
 
 PROJECT = Path(__file__).resolve().parents[2]
 # A socket's path has at most 107 characters, and Python adds some 40 to the folder for temporary files.
@@ -104,13 +105,15 @@ class PoolExecutor:
             raise self._death(worker, task) from None
 
     def receive(self, worker: int, task: Task | None) -> Any:
-        """A worker's next answer, which may be a DivergedError. Raises WorkerFailedError."""
+        """A worker's next answer, which may be a DivergedError. Raises WorkerFailedError or HopelessError."""
         try:
             kind, content = self.pipes[worker].recv()
         except (EOFError, OSError):
             raise self._death(worker, task) from None
         if kind == "diverged":
             return DivergedError(*content)
+        if kind == "hopeless":
+            raise HopelessError(content)
         if kind == "raised":
             raise WorkerFailedError(f"a worker process raised in {_describe(task)}:\n{content}")
         return _unpacked(content)
@@ -206,6 +209,8 @@ def _serve(pipe: connection.Connection, assignment: Assignment) -> None:
                 answer: tuple[str, Any] = ("done", _packed(run_task(work, broadcast, message)))
             except DivergedError as error:
                 answer = ("diverged", error.args)
+            except HopelessError as error:
+                answer = ("hopeless", str(error))
             except Exception:
                 answer = ("raised", traceback.format_exc())
             pipe.send(answer)

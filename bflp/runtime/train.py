@@ -83,9 +83,13 @@ def train(job: Job, files: CellFiles, options: Options) -> None:
         _refuse_hopeless(files.progress, identity, options)
         try:
             _train(job, files, options, identity)
-        except (UserError, termination.Terminated) as error:
-            state = "failed" if isinstance(error, UserError) else "interrupted"
-            ended = {"state": state, "reason": str(error), "hopeless": isinstance(error, HopelessError)}
+        except (OSError, MemoryError):
+            # With no room left, there may be none for this either.
+            raise
+        except (Exception, termination.Terminated) as error:
+            state = "interrupted" if isinstance(error, termination.Terminated) else "failed"
+            reason = str(error) if isinstance(error, UserError | termination.Terminated) else repr(error)
+            ended = {"state": state, "reason": reason, "hopeless": isinstance(error, HopelessError)}
             progress.write(files.progress, **{**progress.read(files.progress), "identity": identity, **ended})
             raise
         kept.keep(files.kept, identity, {what: file for what, file in written.items() if file.exists()})

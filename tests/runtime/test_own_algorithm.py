@@ -1,0 +1,54 @@
+"""A person's own algorithm that fails while it trains: one line that says when and where, in any process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny_federation import TinyFederation
+
+from bflp.runtime.train import HopelessError
+
+LOCAL = "def local(model, server, client, facts, settings):\n"
+REPORT = "def report(model, trained, server, client, facts, settings):\n"
+SERVER = "def server(model, reports, server, facts, settings):\n"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (SERVER + "    return model + server['velocity'], {}\n", r"round 1: .*mine\.py, line 2: KeyError: 'velocity'$"),
+        (
+            SERVER + "    return model[1:], {}\n",
+            r"round 1: .*mine\.py: TypeError: `server` must return a model of shape \(\d+,\) and a mapping",
+        ),
+        (SERVER + "    return model\n", r"round 1: .*mine\.py: TypeError: `server` must return a model"),
+        (LOCAL + "    return 3\n", r"round 1, client \d: .*mine\.py: TypeError: `local` must return a Local$"),
+        (REPORT + "    return {}\n", r"round 1, client \d: .*mine\.py: TypeError: `report` must return two mappings"),
+        (
+            REPORT + "    assert facts.round < 2\n    return {}, {}\n",
+            r"round 2, client \d: .*mine\.py, line 2: AssertionError: $",
+        ),
+    ],
+)
+def test_one_line(source: str, message: str, processes: int, tiny: TinyFederation, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    method = {"algorithm": {"file": str(tmp_path / "mine.py")}}
+    job = tiny.job("MINE", None, models={"MINE": method})
+    with pytest.raises(HopelessError, match=message) as caught:
+        tiny.run(job, processes=processes)
+    assert "\n" not in str(caught.value)
+    ended = json.loads((tmp_path / "progress/cell.json").read_text(encoding="utf-8"))
+    assert (ended["state"], ended["reason"], ended["hopeless"]) == ("failed", str(caught.value), True)
+
+
+def test_any_other_error_is_written_down_too(tiny: TinyFederation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that it does not look as if the cell had been killed."""
+    monkeypatch.setattr("bflp.engine.round.aggregation_weights", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        tiny.run(tiny.job("METHOD", None, models={"METHOD": {"algorithm": "fedavgm"}}))
+    ended = json.loads((tiny.folder / "progress/cell.json").read_text(encoding="utf-8"))
+    assert (ended["state"], ended["hopeless"]) == ("failed", False)
+    assert "ZeroDivisionError" in ended["reason"]
