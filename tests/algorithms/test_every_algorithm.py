@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from algorithms.toy import Toy
 
 from bflp import algorithms
 from bflp.algorithms import fedadagrad, fedadam, fedavgm, feddyn, fednova, fedprox, fedyogi, scaffold
+from bflp.settings.methods import Posterior
 from bflp.settings.schema import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,3 +40,11 @@ def test_its_example_is_a_grid(example):
     kinds = [method.posterior.kind for method in methods if method.posterior]
     assert example.stem in [*kinds, *(method.algorithm["name"] for method in methods)]
     assert Path(settings.source(settings.grid.datasets[0])) == Path("examples/data/fmnist-mini.npz")
+
+
+def test_none_is_left_out_of_the_example_of_all():
+    settings = load([ROOT / "config.yaml", ROOT / "examples/every-method.yaml"])
+    methods = [settings.method(name) for name in settings.grid.models]
+    assert {method.algorithm["name"] for method in methods} == {*algorithms.names()}
+    kinds = {method.posterior.kind if method.posterior else "none" for method in methods}
+    assert kinds == {*get_args(Posterior.model_fields["kind"].annotation)}

@@ -165,6 +165,23 @@ def test_all_rooms_are_there(package: Path) -> None:
     assert {pattern for pattern, _ in ROOMS} == used
 
 
+def test_an_algorithm_concerns_its_own_cells_and_a_new_one_none(package: Path) -> None:
+    models = {"PROX": {"algorithm": "fedprox"}, "SCAFFOLD": {"algorithm": "scaffold"}}
+    settings = settings_of({"grid": {"models": ["FEDAVG", "FVBWA", *models]}, "models": models})
+    before = jobs(settings)
+    (package / "bflp/algorithms/mine.py").write_text("def local(*given): ...\n", encoding="utf-8")
+    fingerprint.forget()
+    assert changed(before, jobs(settings)) == set()
+    # The second is imported by the first.
+    for name in ("scaffold", "_steps"):
+        path = package / f"bflp/algorithms/{name}.py"
+        path.write_text(edit_logic(path.read_text(encoding="utf-8")), encoding="utf-8")
+        fingerprint.forget()
+        found = changed(before, jobs(settings))
+        assert found == {cell for cell in before if cell.model == "SCAFFOLD"} != set()
+        before = jobs(settings)
+
+
 @pytest.mark.parametrize(
     ("changes", "concerned"),
     [
