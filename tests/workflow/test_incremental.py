@@ -65,9 +65,9 @@ ROOMS: list[tuple[str, Chosen]] = [
     (r"(errors|files|fingerprint)\.py", none),
     # Converting makes the prepared files: of their cells both this and the bytes that come out count.
     (r"datasets/(?!convert|__init__).*", none),
-    (rf"engine/(evaluation|clients|evaluators/.*|metrics/({FINAL_METRICS}))\.py", none),
-    # No method of this grid has these posteriors and networks.
-    (r"engine/(ivon|laplace|swag)\.py|networks/(cnn|mlp|plain|resnet20|sampled|trial|layers)\.py", none),
+    (rf"engine/(evaluation|fairness|evaluators/.*|metrics/({FINAL_METRICS}))\.py", none),
+    # No method of this grid has these posteriors, networks and stacks.
+    (r"engine/(ivon|laplace|stack|swag)\.py|networks/(cnn|mlp|plain|resnet20|sampled|stacked_lenet|trial|layers)\.py", none),
     (r"aggregators/_floored_sum\.py", of_rules("EAA", "GAA")),
     *((rf"aggregators/{rule.lower()}\.py", of_rules(rule)) for rule in RULES),
     (r"aggregators/(?!__init__).*", none),
@@ -148,7 +148,7 @@ def test_each_room_concerns_the_cells_that_it_is_for(package: Path) -> None:
         chosen = expected(name)
         if found != {cell for cell in before if chosen(cell)}:
             wrong[name] = len(found)
-        if re.fullmatch(rf"engine/(evaluation|clients|metrics/({FINAL_METRICS}))\.py", name):
+        if re.fullmatch(rf"engine/(evaluation|fairness|metrics/({FINAL_METRICS}))\.py", name):
             assert all(one != other for one, other in zip(evaluated, evaluations(settings), strict=True)), name
         module.write_text(edit_layout(source), encoding="utf-8")
         fingerprint.forget()
