@@ -1,8 +1,11 @@
 """The networks that come with the product: shapes, gradients, settings."""
 
+import importlib
+
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from bflp import networks
 from bflp.networks import NetworkError
@@ -74,6 +77,48 @@ def test_gradient_against_finite_differences(spec: dict[str, object], variationa
         direction[where] = gradient[where] / gradient[where].norm()
         slope = (loss(vector + step * direction, unused) - loss(vector - step * direction, unused)) / (2 * step)
         assert slope == pytest.approx(float(gradient[where].norm()), rel=1e-4, abs=1e-8), name
+
+
+@pytest.mark.parametrize(
+    ("spec", "repeats"),
+    [(MLP, 300), *(pytest.param({"name": name}, 20, marks=pytest.mark.slow, id=name) for name in ("cnn", "resnet20"))],
+)
+def test_expected_gradient_is_that_of_sampled_weights(spec: dict[str, object], repeats: int) -> None:
+    """Along random directions: noise of each layer's output against dense weights that are drawn for each sample."""
+    network = build(spec, "dense")
+    layout, generator = network.layout, torch.Generator().manual_seed(3)
+    vector = layout.initial_vector(-4.0, generator).double()
+    vector[layout.log_variances].uniform_(-5.0, -2.0, generator=generator)
+    settings = {key: value for key, value in spec.items() if key != "name"}
+    module = importlib.import_module(f"bflp.networks.{spec['name']}").build(network.input_shape, 4, **settings).double()
+    image, label = torch.rand(network.input_shape, generator=generator).double(), torch.tensor(1)
+    draws = 50
+    directions = torch.randn(vector.numel(), 12, dtype=torch.float64, generator=generator)
+    directions[layout.log_variances, :4] = directions[: layout.means.stop, 4:8] = 0.0
+    images, labels, out = image.expand(draws, *image.shape), label.expand(draws), torch.empty_like(vector)
+
+    def one(weights: dict[str, Tensor]) -> Tensor:
+        logits = torch.func.functional_call(module, weights, (image.unsqueeze(0),))
+        return functional.cross_entropy(logits, label.unsqueeze(0))
+
+    found, expected = [], []
+    for _ in range(repeats):
+        noise = torch.randn(draws, layout.noise_size, dtype=torch.float64, generator=generator)
+        network.gradient(vector, images, labels, noise, 0.0, out)
+        found.append(out @ directions)
+        leaf = vector.clone().requires_grad_()
+        parts = layout.views(leaf)
+        plain = (name for name, _ in module.named_parameters() if name not in layout.gaussian)
+        weights = {name: parts[name].expand(draws, *parts[name].shape) for name in plain}
+        for name, shape in layout.gaussian.items():
+            eps = torch.randn(draws, *shape, dtype=torch.float64, generator=generator)
+            weights[name] = parts[f"{name}.mean"] + (0.5 * parts[f"{name}.log_variance"]).exp() * eps
+        loss = torch.vmap(one)(weights).mean()
+        expected.append(torch.autograd.grad(loss, leaf)[0] @ directions)
+    first, second = torch.stack(found), torch.stack(expected)
+    error = ((first.var(0) + second.var(0)) / repeats).sqrt()
+    assert ((first.mean(0) - second.mean(0)).abs() / error).max() < 4.0
+    assert error.max() < 0.2 * second.mean(0).abs().max()
 
 
 @pytest.mark.parametrize(
