@@ -67,7 +67,10 @@ ROOMS: list[tuple[str, Chosen]] = [
     (r"datasets/(?!convert|__init__).*", none),
     (rf"engine/(evaluation|fairness|evaluators/.*|metrics/({FINAL_METRICS}))\.py", none),
     # No method of this grid has these posteriors, networks and stacks.
-    (r"engine/(ivon|laplace|stack|swag)\.py|networks/(cnn|mlp|plain|resnet20|sampled|stacked_lenet|trial|layers)\.py", none),
+    (
+        r"engine/(ivon|laplace|stack|swag)\.py|networks/(cnn|mlp|plain|resnet20|sampled|stacked_lenet|trial|layers)\.py",
+        none,
+    ),
     (r"aggregators/_floored_sum\.py", of_rules("EAA", "GAA")),
     *((rf"aggregators/{rule.lower()}\.py", of_rules(rule)) for rule in RULES),
     (r"aggregators/(?!__init__).*", none),
