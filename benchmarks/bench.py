@@ -45,16 +45,20 @@ from bflp.runtime import pool
 from bflp.runtime.inputs import Assignment
 from bflp.runtime.rule import checked_rule
 from bflp.settings.schema import Settings
+from tests.oracles import plain as oracle
 from tests.oracles.plain import LeNet
 
 CLIENTS, ACTIVE = 100, 10
 # network: shape of an image, images per client, local epochs, test images
 CASES = {
     "lenet": ((1, 28, 28), 600, 10, 10000),
+    "lenet-module": ((1, 28, 28), 600, 10, 10000),
     "mlp": ((1, 28, 28), 600, 10, 10000),
     "cnn": ((3, 32, 32), 128, 1, 1000),
     "resnet20": ((3, 32, 32), 128, 1, 1000),
 }
+# LeNet as a plain module, on the general path as all networks but "lenet".
+OWN = {"lenet-module": {"file": oracle.__file__}}
 TRAINING = {"batch_size": 64, "learning_rate": 0.01, "momentum": 0.9, "weight_decay": 1e-5}
 SAMPLES = 10  # Monte Carlo samples
 
@@ -87,7 +91,7 @@ def assignment(
         "datasets": {"random": {"source": str(data)}},
         "partitions": {"iid": {"strategy": "iid"}},
         "setups": {CLIENTS: {"fraction": ACTIVE / CLIENTS, "rounds": 1}},
-        "network": network,
+        "network": OWN.get(network, network),
         "training": training(network),
         "evaluation": {"monte_carlo_samples": SAMPLES},
     }

@@ -1,7 +1,10 @@
 """A federation small enough to train in a fraction of a second: 16x16 images, three labels, four unequal clients."""
 
+import contextlib
 import dataclasses
 import json
+import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,9 @@ from bflp.grid.job import Job
 from bflp.grid.plan import Plan
 from bflp.partition import files
 from bflp.partition.files import Partition
+from bflp.runtime.checkpoint import Checkpoints
 from bflp.runtime.inputs import Assignment
+from bflp.runtime.termination import Terminated
 from bflp.runtime.train import CellFiles, Options, train
 from bflp.settings.schema import Settings
 
@@ -113,6 +118,20 @@ class TinyFederation:
 
     def kept(self, name: str = "cell") -> Path:
         return self.folder / "kept" / name
+
+
+@contextlib.contextmanager
+def stopped_after(round_: int) -> Iterator[None]:
+    """Within it a cell must be stopped, as by a SIGTERM, as soon as the checkpoint of a round is written."""
+    save = Checkpoints.save
+
+    def save_and_stop(self, reached):
+        save(self, reached)
+        if reached.round == round_:
+            raise Terminated(signal.SIGTERM)
+
+    with mock.patch.object(Checkpoints, "save", save_and_stop), pytest.raises(Terminated):
+        yield
 
 
 def _dataset() -> arrays.Dataset:

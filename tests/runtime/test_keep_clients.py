@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ from safetensors.torch import load_file
 
 from bflp import algorithms
 from bflp.errors import ConfigError, DataError
-from bflp.runtime.checkpoint import Checkpoints
 from bflp.runtime.clients import load_clients, save_clients
-from bflp.runtime.termination import Terminated
 from bflp.settings.rules import algorithm_module
+from tests.tiny_federation import stopped_after
 
 ROUNDS = {"setups": {4: {"fraction": 0.75, "rounds": 3}}}
 
@@ -68,21 +66,12 @@ def test_where_clients_send_no_parameters_there_is_nothing_to_keep(tiny, algorit
 
 
 @pytest.mark.parametrize("stop", [1, 3])
-def test_a_stopped_cell_keeps_the_same(tiny, monkeypatch, stop):
+def test_a_stopped_cell_keeps_the_same(tiny, stop):
     """Also one that was stopped when its last round was done."""
     job = tiny.job(**ROUNDS)
     expected = run(tiny, job, "straight")
-    save = Checkpoints.save
-
-    def save_and_stop(self, reached):
-        save(self, reached)
-        if reached.round == stop:
-            raise Terminated(signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "save", save_and_stop)
-        with pytest.raises(Terminated):
-            run(tiny, job)
+    with stopped_after(stop):
+        run(tiny, job)
     result, same, clients = run(tiny, job)
     assert result["environment"]["resumed_at"] == [stop]
     assert same == expected[1]

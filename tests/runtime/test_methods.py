@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import signal
 from typing import get_args
 
 import pytest
 
 from bflp import aggregators, algorithms
 from bflp.runtime.checkpoint import Checkpoints
-from bflp.runtime.termination import Terminated
 from bflp.settings.methods import OPTIMISERS, Posterior
 from bflp.settings.rules import algorithm_module
 from tests.oracles import own_network
+from tests.tiny_federation import stopped_after
 
 
 def methods():
@@ -54,22 +53,13 @@ def job_of(tiny, entry, rule, rounds, every=1, fraction=1.0):
 
 
 @pytest.mark.parametrize(("entry", "rule"), METHODS)
-def test_processes_and_a_stop_change_no_bit(tiny, monkeypatch, entry, rule):
+def test_processes_and_a_stop_change_no_bit(tiny, entry, rule):
     job = job_of(tiny, entry, rule, 5)
     result, *expected = tiny.run(job, "straight")
     assert len(result["rounds"]) == 5
     assert tiny.run(job, "pool", processes=3)[1:] == tuple(expected)
-    save = Checkpoints.save
-
-    def save_and_stop(self, reached):
-        save(self, reached)
-        if reached.round == 3:
-            raise Terminated(signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "save", save_and_stop)
-        with pytest.raises(Terminated):
-            tiny.run(job)
+    with stopped_after(3):
+        tiny.run(job)
     resumed, *found = tiny.run(job, processes=2)
     assert found == expected
     assert resumed["environment"]["resumed_at"] == [3]

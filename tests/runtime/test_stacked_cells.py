@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from bflp.runtime.checkpoint import Checkpoints
-from bflp.runtime.termination import Terminated
 from bflp.runtime.train import HopelessError
+from tests.tiny_federation import stopped_after
 
 ALL = {"setups": {4: {"fraction": 1.0, "rounds": 3}}}
 
@@ -48,20 +45,11 @@ def test_the_curves_are_those_of_clients_one_by_one(tiny):
 METHOD = {"ADAM": {"base": "FEDAVG", "algorithm": "fedadam"}}
 
 
-def test_a_stopped_cell_goes_on_to_the_same_result(tiny, monkeypatch):
+def test_a_stopped_cell_goes_on_to_the_same_result(tiny):
     stacked = job(tiny)
     _, *expected = tiny.run(stacked, "straight")
-    save = Checkpoints.save
-
-    def save_and_stop(self, reached):
-        save(self, reached)
-        if reached.round == 2:
-            raise Terminated(signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Checkpoints, "save", save_and_stop)
-        with pytest.raises(Terminated):
-            tiny.run(stacked)
+    with stopped_after(2):
+        tiny.run(stacked)
     result, *found = tiny.run(stacked, processes=2)
     assert found == expected
     assert result["environment"]["resumed_at"] == [2]
