@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from tiny_federation import stopped_after
 
 from bflp import algorithms
 from bflp.errors import ConfigError, DataError
 from bflp.runtime.clients import load_clients, save_clients
 from bflp.settings.rules import algorithm_module
-from tests.tiny_federation import stopped_after
 
 ROUNDS = {"setups": {4: {"fraction": 0.75, "rounds": 3}}}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+from tiny_federation import stopped_after
 
 from bflp import aggregators, algorithms
 from bflp.runtime.checkpoint import Checkpoints
 from bflp.settings.methods import OPTIMISERS, Posterior
 from bflp.settings.rules import algorithm_module
 from tests.oracles import own_network
-from tests.tiny_federation import stopped_after
 
 
 def methods():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from safetensors.torch import load_file
+from tiny_federation import stopped_after
 
 from bflp.runtime.train import HopelessError
-from tests.tiny_federation import stopped_after
 
 ALL = {"setups": {4: {"fraction": 1.0, "rounds": 3}}}
 
