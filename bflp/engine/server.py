@@ -66,7 +66,8 @@ class Aggregator:
         """
         weights = aggregation_weights(sizes, self.by_data)
         layout = self.layout
-        model = np.empty(layout.size, dtype=vectors.dtype)
+        # An entry that nothing fills is found below, as one that is not finite.
+        model = np.full(layout.size, np.nan, dtype=vectors.dtype)
         model[layout.deterministic] = weights @ vectors[:, layout.deterministic].astype(np.float64)
         if self.rule is not None:
             before = previous.numpy().astype(np.float64)

@@ -36,6 +36,7 @@ from bflp.algorithms import (
 )
 from bflp.engine.local import Trained
 from bflp.engine.round import Federation
+from bflp.runtime.rule import checked_rule
 
 FEDPROX = 0.67 / 0.49  # where FedProx with mu = 1 and exact clients rests
 Move = tuple[Tensor, Tensor]
@@ -153,10 +154,9 @@ def test_does_not_move_from_its_optimum(name: str, monkeypatch: pytest.MonkeyPat
 def test_of_all_that_remember(name: str, tiny: TinyFederation) -> None:
     """An algorithm with a state has its place above; pFedBayes, whose clients move, in its own tests."""
     entry, rule = method(name)
-    # Of a client with three samples the prior is steep where the variance is as small as by default.
-    calm = {"posterior": {"log_variance": {"initial": -3.0}}, "training": {"learning_rate": 0.01}}
-    work = tiny.assignment(tiny.job("METHOD", rule, models={"METHOD": entry}, **calm)).work()
-    federation = Federation(work, 20)
+    assignment = tiny.assignment(tiny.job("METHOD", rule, models={"METHOD": entry}))
+    work = assignment.work()
+    federation = Federation(work, 20, checked_rule(assignment))
     federation.is_evaluated = lambda round_: False  # type: ignore[method-assign]
     here = SimpleNamespace(run=lambda sent, tasks: [work.train(sent, each) for each in tasks])
     outcome = federation.round(federation.initial(), 1, here)

@@ -143,6 +143,14 @@ def test_posteriors_follow_the_rule_with_the_model_s_weights(tiny, model, rule, 
     assert unique(result, combine.layout.log_variances) == pytest.approx(np.log(variance), rel=1e-6)
 
 
+def test_a_posterior_without_a_rule_is_refused(tiny):
+    """And is never what the memory held before."""
+    combine = aggregator(tiny, "FVBA", "EAA")
+    combine.aggregator.rule = None
+    with pytest.raises(NotFiniteError, match="averaging"):
+        combine.combine(vectors_of(combine.layout, [1, 2, 6]), SIZES, 1)
+
+
 def test_settings_reach_the_rule(tiny):
     vectors = vectors_of(LeNetLayout((1, 16, 16), 3, True), [0, 0, 0], log_variances=[-8, -8, -8])
     combine = aggregator(tiny, "FVBA", "EAA", aggregation="reference")
