@@ -2,13 +2,18 @@
 # on a page.
 # What to run and how is in config.yaml; `snakemake -n` lists the jobs.
 import gc
+import inspect
 import os
 import shlex
 import sys
+import uuid
+from functools import cache
 from pathlib import Path
 
 # Before numpy is imported: no program takes more threads than it was given.
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
+# Jobs have it from here, also on a cluster: what cannot succeed is not tried again in the same run.
+os.environ.setdefault("BFLP_RUN", uuid.uuid4().hex)
 
 from snakemake.settings.types import DeploymentMethod
 
@@ -60,6 +65,7 @@ class Unrecorded:
         return self.text
 
 
+@cache
 def program(verb, *arguments):
     """The start of a command."""
     return Unrecorded(
@@ -74,6 +80,38 @@ def cell_of(wildcards):
 
 def block_of(wildcards):
     return run_program(lambda: PLAN.known_block(wildcards.dataset, wildcards.partition, wildcards.clients))
+
+
+def of_cell(function):
+    """A function that is called for each cell. Snakemake looks at its parameters a dozen times for each, which takes a
+    twentieth of a dry run unless they are written down."""
+    function.__signature__ = inspect.signature(function)
+    return function
+
+
+@of_cell
+def cell_job(wildcards):
+    return PLAN.job(cell_of(wildcards))
+
+
+@of_cell
+def cell_partition(wildcards):
+    return PLAN.partition_file(cell_of(wildcards))
+
+
+@of_cell
+def train_program(wildcards):
+    # Beside how to run it, what is not a reason to train again: where things lie, and how it will be evaluated.
+    return program(
+        "train",
+        *("--device", SETTINGS.device),
+        *("--cells-per-gpu", SETTINGS.cells_per_gpu),
+        *("--on-divergence", SETTINGS.on_divergence),
+        *("--checkpoint-seconds", SETTINGS.checkpoint_seconds),
+        *("--evaluation", PLAN.evaluation_text(cell_of(wildcards))),
+        *("--results", RESULTS),
+        *(["--keep-clients"] if SETTINGS.keep_clients else []),
+    )
 
 
 def partition_job(wildcards):
@@ -211,7 +249,7 @@ rule train:
         # must not be, since Snakemake does not look at the params of a job all of whose inputs that are made again are
         # ancient. The partition is small, and is made again where the data are.
         data=ancient(f"{DATA}/{{dataset}}.npz"),
-        partition=lambda wildcards: PLAN.partition_file(cell_of(wildcards)),
+        partition=cell_partition,
     output:
         **KEPT_CLIENTS,
         # The evaluation that it writes, too, is not an output: `evaluate` replaces it in place.
@@ -226,32 +264,19 @@ rule train:
     threads: SETTINGS.processes
     resources:
         gpu=0 if SETTINGS.device == "cpu" else 1,
-        attempt=lambda wildcards, attempt: attempt,
     params:
-        # Beside how to run it, what is not a reason to train again: where things lie, and how it will be evaluated.
-        program=lambda wildcards: program(
-            "train",
-            *("--device", SETTINGS.device),
-            *("--cells-per-gpu", SETTINGS.cells_per_gpu),
-            *("--on-divergence", SETTINGS.on_divergence),
-            *("--checkpoint-seconds", SETTINGS.checkpoint_seconds),
-            *("--evaluation", PLAN.evaluation_text(cell_of(wildcards))),
-            *("--results", RESULTS),
-            *(["--keep-clients"] if SETTINGS.keep_clients else []),
-        ),
-        job=lambda wildcards: PLAN.job(cell_of(wildcards)),
+        program=train_program,
+        job=cell_job,
     shell:
-        "{params.program} --job {params.job:q} --processes {threads} --attempt {resources.attempt}"
-        " --data {input.data:q} --partition {input.partition:q} > {log:q} 2>&1"
+        "{params.program} --job {params.job:q} --processes {threads} --data {input.data:q}"
+        " --partition {input.partition:q} > {log:q} 2>&1"
 
 
 rule evaluate:
     # One job per block of cells: only those are evaluated whose evaluation is missing or of something else.
     input:
-        cells=lambda wildcards: [
-            file
-            for cell in PLAN.block(*block_of(wildcards))
-            for file in (PLAN.paths.result(cell), PLAN.paths.model(cell), *kept_clients(cell))
+        models=lambda wildcards: [
+            file for cell in PLAN.block(*block_of(wildcards)) for file in (PLAN.paths.model(cell), *kept_clients(cell))
         ],
         data=ancient(f"{DATA}/{{dataset}}.npz"),
         ood=lambda wildcards: ancient(ood_files(wildcards.dataset)[0]),
@@ -274,7 +299,7 @@ rule evaluate:
 
 
 rule merge:
-    # The results, too: one that is deleted trains again although its block has been evaluated.
+    # The results, which come with the models: one that is deleted trains again although its block has been evaluated.
     input:
         EVALUATED,
         [PLAN.paths.result(cell) for cell in PLAN.cells],
@@ -399,7 +424,7 @@ rule overview:
 rule measure_round_time:
     input:
         data=ancient(f"{DATA}/{{dataset}}.npz"),
-        partition=lambda wildcards: PLAN.partition_file(cell_of(wildcards)),
+        partition=cell_partition,
     output:
         f"{RESULTS}/round_time/{CELL}-processes{{processes}}.json",
     log:
@@ -414,7 +439,7 @@ rule measure_round_time:
         gpu=0 if SETTINGS.device == "cpu" else 1,
     params:
         program=program("round-time", "--device", SETTINGS.device),
-        job=lambda wildcards: PLAN.job(cell_of(wildcards)),
+        job=cell_job,
         rounds=SETTINGS.round_time.rounds,
     shell:
         "{params.program} --job {params.job:q} --processes {wildcards.processes} --rounds {params.rounds}"

@@ -7,6 +7,7 @@ that is done is left as it is.
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -34,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     workflow.add_argument("--checkpoint-seconds", type=float, default=2.0, help="least time between two checkpoints")
     workflow.add_argument("--on-divergence", choices=["stop", "record"], default="stop")
     workflow.add_argument("--keep-clients", action="store_true", help="keep the models of the last round's clients")
-    workflow.add_argument("--attempt", type=int, default=1, help="which try this is")
     workflow.add_argument("--results", type=Path, help="the folder of results")
     for name in ("data", "partition"):
         workflow.add_argument(f"--{name}", type=Path)
@@ -70,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
         arguments.cells_per_gpu or 1,
         arguments.checkpoint_seconds,
         arguments.on_divergence,
-        arguments.attempt,
+        os.environ.get("BFLP_RUN", ""),
     )
     train(job, files, options)
 

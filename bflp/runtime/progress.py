@@ -3,7 +3,7 @@
 The file is what `bflp status` and `bflp why` read:
     state: running, done, interrupted, failed or diverged; round, rounds; seconds_per_round, accuracy (%), updated
     (seconds since 1970); device, and why it is that one; identity: of the job; reason: of a failure, and hopeless:
-    whether trying again is.
+    whether trying again in the same `run` of Snakemake is.
 """
 
 from __future__ import annotations

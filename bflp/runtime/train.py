@@ -44,7 +44,7 @@ class CellFiles:
 class Options:
     """How a cell is run; nothing of it changes the model.
 
-    evaluation: from `Plan.evaluation_of`; attempt: which try of Snakemake's retries this is.
+    evaluation: from `Plan.evaluation_of`; run: of Snakemake, which tries a cell that failed again; empty by hand.
     """
 
     evaluation: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Options:
     cells_per_gpu: int = 1
     checkpoint_seconds: float = 2.0
     on_divergence: str = "stop"
-    attempt: int = 1
+    run: str = ""
 
     @property
     def ece_bins(self) -> int:
@@ -89,7 +89,7 @@ def train(job: Job, files: CellFiles, options: Options) -> None:
         except (Exception, termination.Terminated) as error:
             state = "interrupted" if isinstance(error, termination.Terminated) else "failed"
             reason = str(error) if isinstance(error, UserError | termination.Terminated) else repr(error)
-            ended = {"state": state, "reason": reason, "hopeless": isinstance(error, HopelessError)}
+            ended = {"state": state, "reason": reason, "hopeless": isinstance(error, HopelessError), "run": options.run}
             progress.write(files.progress, **{**progress.read(files.progress), "identity": identity, **ended})
             raise
         kept.keep(files.kept, identity, {what: file for what, file in written.items() if file.exists()})
@@ -126,5 +126,6 @@ def check_code(job: Job) -> dict[str, str]:
 
 def _refuse_hopeless(file: Path, identity: str, options: Options) -> None:
     last = progress.read(file)
-    if options.attempt > 1 and last.get("hopeless") and last.get("identity") == identity:
+    again = bool(options.run) and (last.get("identity"), last.get("run")) == (identity, options.run)
+    if again and last.get("hopeless"):
         raise UserError(f"{last['reason']} (trying again would end in the same way)")

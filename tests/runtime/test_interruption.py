@@ -4,6 +4,7 @@ import dataclasses
 import fcntl
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -186,16 +187,19 @@ def test_a_hopeless_failure_is_not_tried_twice(tiny, fail, monkeypatch):
     else:
         job = tiny.job("FED", training=fail)
     with pytest.raises(UserError) as first:
-        tiny.run(job)
+        tiny.run(job, run="this")
     with monkeypatch.context() as patch:
         patch.setattr("bflp.runtime.cell.run", lambda *arguments: pytest.fail("it tries again"))
         with pytest.raises(UserError, match="trying again would end in the same way") as second:
-            tiny.run(job, attempt=2)
+            tiny.run(job, run="this")
         assert str(first.value) in str(second.value)
-    # Started by a person again it is tried; so is a job of other settings.
+    # Started by a person again it is tried, with Snakemake or by hand; so is a job of other settings.
+    for run in ("next", "", ""):
+        with pytest.raises(UserError, match=re.escape(str(first.value)) + "$"):
+            tiny.run(job, run=run)
     with pytest.raises(UserError):
-        tiny.run(job, attempt=1)
-    tiny.run(tiny.job("FED"), attempt=2)
+        tiny.run(job, run="this")
+    tiny.run(tiny.job("FED"), run="this")
 
 
 # The program itself, as the workflow starts it
