@@ -12,11 +12,13 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from bflp.settings.outline import places
 from bflp.settings.read import written_in
 
 # Mistakes that are told at once, and about so many characters of them.
 MOST_MISTAKES = 20
 MOST_TEXT = 1500
+UNKNOWN_KEY = "unknown key"
 # What earlier versions called it.
 RENAMED = {
     "aggregator_files": "aggregators: {NAME: {file: ...}}",
@@ -29,11 +31,12 @@ RENAMED = {
 }
 
 
-def one_line(error: ValidationError, files: Sequence[Path] = ()) -> str:
-    """All mistakes, each with its place; files: the config files, of which the one that holds it is named."""
+def one_line(error: ValidationError, files: Sequence[Path] = (), full: dict[str, Any] | None = None) -> str:
+    """All mistakes, each with its place; files: the config files, of which the one that holds it is named; full: the
+    JSON schema of all settings, for keys that belong elsewhere."""
     texts = []
     for detail in error.errors(include_url=False):
-        text = ": ".join(filter(None, (_place(detail["loc"]), _text(detail, ()))))
+        text = ": ".join(filter(None, (_place(detail["loc"]), _elsewhere(detail, _text(detail, ()), full))))
         # What concerns several settings names its place in its text.
         place = detail["loc"] or text.partition(": ")[0].split(".")
         texts.append(": ".join(filter(None, (written_in(files, place, detail["input"]), text))))
@@ -106,6 +109,17 @@ def _place(location: tuple[Any, ...]) -> str:
     return ".".join(part if part.isprintable() and len(part) <= 80 else shown(part) for part in parts)
 
 
+def _elsewhere(detail: Any, text: str, full: dict[str, Any] | None) -> str:
+    """Of an unknown key where it would be known, if anywhere, unless it is a known one but for a letter."""
+    if full is None or not text.startswith(UNKNOWN_KEY) or "it is now" in text:
+        return text
+    *above, key = detail["loc"]
+    if (meant := re.search("did you mean '(.*)'", text)) and difflib.get_close_matches(key, [meant[1]], cutoff=0.8):
+        return text
+    found = places(key, above[0] if above else "", full)[:3]
+    return f"{UNKNOWN_KEY} here - it belongs in {' or in '.join(found)}" if found else text
+
+
 def _text(detail: Any, keys: Iterable[str]) -> str:
     """One of pydantic's errors, without its place."""
     kind, context, given = detail["type"], detail.get("ctx", {}), f"(is {shown(detail['input'])})"
@@ -115,7 +129,7 @@ def _text(detail: Any, keys: Iterable[str]) -> str:
         case "value_error":
             return str(context["error"])
         case "extra_forbidden":
-            return f"unknown key{nearest(detail['loc'][-1], keys)}"
+            return f"{UNKNOWN_KEY}{nearest(detail['loc'][-1], keys)}"
         case "missing":
             return "is missing"
         case "literal_error":

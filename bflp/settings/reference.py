@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bflp.files import write_text
+from bflp.settings.outline import parts, sections
 from bflp.settings.schema import Settings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -28,16 +28,16 @@ TYPES = {"string": "text", "integer": "whole number", "boolean": "true or false"
 def reference() -> str:
     """docs/settings.md."""
     full, lines = Settings.model_json_schema(), [HEAD]
-    sections = list(_sections("", full, full["$defs"]))
-    for name, section in sections:
+    found = list(sections("", full, full["$defs"]))
+    for name, section in found:
         # A section that stands in several places is described where it stands highest.
-        if min((other.count("."), other) for other, same in sections if same is section)[1] != name:
+        if min((other.count("."), other) for other, same in found if same is section)[1] != name:
             continue
         lines += [f"## {name or 'Top level'}", "", _plain(section["description"]), ""]
         lines += ["| key | values | default | meaning |", "| --- | --- | --- | --- |"]
         for key, value in section["properties"].items():
             default = "required" if key in section.get("required", ()) else _default(value)
-            about = value.get("description") or next((part["description"] for part in _parts(value, full["$defs"])), "")
+            about = value.get("description") or next((part["description"] for part in parts(value, full["$defs"])), "")
             row = f"`{key}`", _values(value), default, _plain(about)
             lines.append("| " + " | ".join(text.replace("|", "\\|") for text in row) + " |")
         lines.append("")
@@ -51,24 +51,6 @@ def schema() -> str:
         if "strategy" not in part.get("required", ()):
             part.pop("required", None)
     return json.dumps(full, indent=1) + "\n"
-
-
-def _sections(name: str, section: dict[str, Any], defs: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The section and those within it, by where they stand in a config."""
-    yield name, section
-    for key, value in section["properties"].items():
-        inside = ".".join(filter(None, [name, key, "<name>" if "additionalProperties" in value else ""]))
-        for part in _parts(value, defs):
-            tags = [f" ({tag}: {about['const']})" for tag, about in part["properties"].items() if "const" in about]
-            yield from _sections(inside + "".join(tags), part, defs)
-
-
-def _parts(value: Any, defs: dict[str, Any]) -> list[dict[str, Any]]:
-    """The sections that a value may be or hold."""
-    if isinstance(value, dict) and "$ref" in value:
-        return [defs[value["$ref"].rpartition("/")[2]]]
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [part for item in inner for part in _parts(item, defs)]
 
 
 def _values(value: dict[str, Any]) -> str:

@@ -247,7 +247,7 @@ class Settings(Section):
         try:
             return cls.model_validate(mapping)
         except ValidationError as error:
-            raise ConfigError(one_line(error, files)) from None
+            raise ConfigError(one_line(error, files, cls.model_json_schema())) from None
 
     def source(self, dataset: str) -> str | None:
         """The `source:` file of a data set; None: through torchvision."""

@@ -162,6 +162,11 @@ def test_the_papers_config_is_valid() -> None:
         (("datasets", "labels"), {"sorce": "x.npz"}, ["datasets.labels.sorce", "'source'"]),
         (("grid", "seed"), [0], ["grid.seed:", "'seeds'"]),
         (("zzzzzz",), 1, ["zzzzzz", "unknown key"]),
+        # A right key in the wrong place.
+        (("algorithm",), "fedprox", ["algorithm: unknown key here - it belongs in models.<name>"]),
+        (("posterior", "kind"), "ivon", ["posterior.kind: unknown key here - it belongs in models.<name>.posterior"]),
+        (("training", "rounds"), 5, ["training.rounds", "it belongs in round_time or in setups.<name>"]),
+        (("models",), {"A": {"learning_rate": 1}}, ["models.A.learning_rate", "or in models.<name>.training"]),
         ((3,), 1, ["3"]),
         ((None,), 1, ["None"]),
         # Misspelt names, with the nearest right one.
