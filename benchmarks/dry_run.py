@@ -2,10 +2,11 @@
 
     python benchmarks/dry_run.py [--repeats 3]
 
-The paper's grid with 5 and with 50 seeds, in a copy of the project without any results. Beside it a toy workflow: as
-many jobs of one rule, with one output and one short string of params each, below which no workflow can come. Seconds
-are the best of the repeats; beside them the seconds of one processor, which a busy machine stretches less, and their
-ratio to the toy's.
+The paper's grid with 5 and with 50 seeds, in a copy of the project without any results. Beside it two toy workflows
+with as many jobs of one rule and one short string of params each: one with a single file per job, below which no
+workflow can come, and one with the files of a training job (two inputs, two outputs, a log, a benchmark, an
+environment). Seconds are the best of the repeats; beside them the seconds of one processor, which a busy machine
+stretches less, and their ratio to the first toy's.
 """
 
 from __future__ import annotations
@@ -33,8 +34,25 @@ rule train:
     params: job=lambda wildcards: f"what job {{wildcards.job}} depends on"
     shell: "train {{params.job:q}} > {{output}}"
 """
+TOY_WITH_FILES = """
+JOBS = range({jobs})
+rule all:
+    input: expand("toy/{{job}}.json", job=JOBS)
+rule prepare:
+    output: "toy/{{part}}.npz"
+    shell: "prepare > {{output}}"
+rule train:
+    input: data=ancient("toy/data.npz"), partition="toy/partition.npz"
+    output: result="toy/{{job}}.json", model="toy/{{job}}.safetensors"
+    log: "toy/{{job}}.log"
+    benchmark: "toy/{{job}}.tsv"
+    conda: "envs/bflp.yaml"
+    params: job=lambda wildcards: f"what job {{wildcards.job}} depends on"
+    shell: "train {{params.job:q}} {{input.data:q}} {{input.partition:q}} > {{log:q}}"
+"""
 COMMANDS = {
     "toy, snakemake -n": ["-m", "snakemake", "-n", "-s", "toy.smk"],
+    "toy with files, snakemake -n": ["-m", "snakemake", "-n", "-s", "toy_with_files.smk"],
     "snakemake -n": ["-m", "snakemake", "-n"],
     "bflp why": ["workflow/scripts/run.py", "why"],
 }
@@ -50,7 +68,8 @@ def main() -> None:
         for seeds in (5, 50):
             config = Path(folder, f"seeds{seeds}.yaml")
             config.write_text(f"grid: {{seeds: {list(range(seeds))}}}\n", encoding="utf-8")
-            Path(folder, "toy.smk").write_text(TOY.format(jobs=144 * seeds), encoding="utf-8")
+            for name, text in (("toy", TOY), ("toy_with_files", TOY_WITH_FILES)):
+                Path(folder, f"{name}.smk").write_text(text.format(jobs=144 * seeds), encoding="utf-8")
             toy = None
             for name, arguments in COMMANDS.items():
                 measured = [measure([*arguments, "--configfile", config.name], folder) for _ in range(repeats)]
