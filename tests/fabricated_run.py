@@ -137,7 +137,7 @@ def evaluation(of: Plan, cell: Cell, made: Result) -> Evaluation:
         correct = generator.binomial(counts, 0.8)
         further = ("brier", "ace", "mce", "entropy", "expected_entropy", "mutual_information", "macro_f1")
         last = made.rounds[-1]
-        values = [float(value) for value in generator.random(of.settings.setup(cell.clients).clients)]
+        values = [float(value) for value in generator.random(of.settings.setups[cell.clients].clients)]
         summaries = {f"{name}_{what}": 0.5 for name in ("accuracy", "ece", "nll") for what in ("worst_decile", "gini")}
         fields |= {
             "final": {

@@ -46,12 +46,12 @@ def plan(
         grid=SimpleNamespace(**described, clients=list(counts), models=list(methods)),
         tables=SimpleNamespace(**dict.fromkeys(unset), metrics=list(metrics), mark_differences=bool(reference)),
         statistics=SimpleNamespace(reference=reference),
-        setup=lambda name: SimpleNamespace(clients=counts[name], fraction=1.0, rounds=50),
+        setups={name: SimpleNamespace(clients=number, fraction=1.0, rounds=50) for name, number in counts.items()},
     )
     rows = [(model, rule) for model, (_, rules) in methods.items() for rule in rules or ["none"]]
     return SimpleNamespace(
         settings=settings,
-        rows=lambda: rows,
+        rows=rows,
         shown_rows=rows,
         sweeps=sweeps or {},
         choosing={},
@@ -128,9 +128,9 @@ def block(
         row: {
             seed: record(row, seed, rank, rounds, bins, diverged(row, seed)) for seed in grid.seeds if wanted(row, seed)
         }
-        for rank, row in enumerate(of.rows())
+        for rank, row in enumerate(of.rows)
     }
-    clients = of.settings.setup(grid.clients[0]).clients
+    clients = of.settings.setups[grid.clients[0]].clients
     counts = np.random.default_rng(1).dirichlet([0.5] * 10, size=clients) * 400
     coordinates = (grid.datasets[0], grid.partitions[0], grid.clients[0])
     return Block.planned(of, coordinates, results, counts.astype(int))

@@ -56,7 +56,7 @@ def made_up(plan: Any, seed: int = 0) -> pd.DataFrame:
         for dataset in grid.datasets
         for partition in grid.partitions
         for clients in grid.clients
-        for row in plan.rows()
+        for row in plan.rows
         for number in grid.seeds
     ]
     rows = [(*key, False, *generator.uniform(0, 99, len(METRICS))) for key in keys]

@@ -46,11 +46,8 @@ class ArchivedPlan(Plan):
         self.sweeps = {name: _rows_of(name, rows, grid) for name, rows in about.get("sweeps", {}).items()}
         self.choosing = {name: str(metric) for name, metric in about.get("choosing", {}).items() if name in self.sweeps}
         names = [*grid.models, *(row for rows in self.sweeps.values() for row in rows)]
-        self._archived_rows = [_row(row, names) for row in about["rows"]]
+        self.rows = [_row(row, names) for row in about["rows"]]
         self._posteriors = list(about["posteriors"])
-
-    def rows(self) -> list[tuple[str, str]]:
-        return self._archived_rows
 
     def has_posterior(self, model: str) -> bool:
         return model in self._posteriors

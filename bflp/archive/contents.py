@@ -9,7 +9,6 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
@@ -17,21 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from bflp.archive.crate import metadata
 from bflp.datasets import prepared
-from bflp.engine.metrics.registry import METRICS
 from bflp.files import whole_file
 from bflp.fingerprint import ROOT, fingerprint
 from bflp.grid.plan import Plan
-from bflp.provenance.state import CellState, refuse_unfit, states
+from bflp.provenance.state import CellState, finished_of, refuse_unfit, states
 from bflp.reporting.chosen_rounds import in_words, of_chosen_rounds
 from bflp.reporting.figures import differences, draw, figures_of, rank_diagram, style
 from bflp.reporting.figures.loading import load_block
 from bflp.reporting.formats import FORMATS
 from bflp.reporting.overview import VERSIONS, effective
-from bflp.reporting.statistics.analysis import analyse
+from bflp.reporting.statistics.analysis import of_plan
 from bflp.reporting.statistics.table import statistics_tables
 from bflp.reporting.tables import make_tables
 from bflp.results.frame import Finished, frame, read_csv, rounds_frame
-from bflp.results.sweeps import marked, shown
+from bflp.results.sweeps import marked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +137,7 @@ def _files(
     plan: Plan, found: list[CellState], given: Mapping[str, str], models: bool, folder: Path
 ) -> dict[str, bytes | Path]:
     """Everything but the checksums: the content, or the file that has it. folder: for what is made."""
-    finished = [(item.cell, item.result, item.evaluation) for item in found if item.result is not None]
+    finished = finished_of(found)
     summaries = {
         name: prepared.read_summary(plan.paths.data(name))
         for name in plan.datasets()
@@ -183,7 +181,7 @@ def _about(plan: Plan, found: list[CellState], own: Mapping[str, str]) -> dict[s
     )
     return {
         "format": FORMAT,
-        "rows": plan.rows(),
+        "rows": plan.rows,
         "sweeps": plan.sweeps,
         "choosing": plan.choosing,
         "posteriors": [name for name in dict.fromkeys(name for name, _ in plan.shown_rows) if plan.has_posterior(name)],
@@ -226,17 +224,13 @@ def _figures(plan: Plan, results: pd.DataFrame, folder: Path) -> dict[str, Path]
 
 def _statistics(plan: Plan, results: pd.DataFrame) -> Statistics | None:
     """None: there is nothing to compare."""
-    settings = plan.settings
-    if len(plan.shown_rows) < 2:
-        return None
-    found = analyse(shown(results), plan.shown_rows, plan.blocks(), settings.grid.seeds, settings.statistics, METRICS)
-    return replace(found, numbers=in_words(settings.tables))
+    return of_plan(plan, results) if len(plan.shown_rows) > 1 else None
 
 
 def _words(plan: Plan, models: bool) -> tuple[str, str]:
     """A title and a description, from the grid."""
     grid = plan.settings.grid
-    rows = [" ".join(row).removesuffix(" none") for row in plan.rows()]
+    rows = [" ".join(row).removesuffix(" none") for row in plan.rows]
     return (
         f"Federated learning on {', '.join(grid.datasets)}: {len(plan.cells)} experiments",
         f"Results{' and models' if models else ''} of {len(plan.cells)} experiments in federated learning, made by the "

@@ -16,12 +16,12 @@ from bflp.datasets.source import check_source
 from bflp.errors import ConfigError, DataError
 from bflp.grid.cell import Cell
 from bflp.grid.plan import Block, Plan
-from bflp.provenance.state import describe_stale, states
+from bflp.provenance.state import describe_stale, finished_of, states
 from bflp.provenance.state import listed as lines_of
 from bflp.reporting.chosen_rounds import in_words, of_chosen_rounds
 from bflp.reporting.titles import reference_row
 from bflp.results.frame import Finished, frame, rounds_frame
-from bflp.results.merged import read_merged, read_merged_rounds
+from bflp.results.merged import read_merged
 from bflp.results.sweeps import marked
 from bflp.settings.schema import Settings, load
 
@@ -117,7 +117,8 @@ def shown_frame(plan: Plan, partial: bool) -> pd.DataFrame:
     final = marked(plan, frame(finished)) if partial else read_merged(plan)
     if not in_words(tables):
         return final
-    return of_chosen_rounds(final, rounds_frame(finished) if partial else read_merged_rounds(plan), tables)
+    rounds = rounds_frame(finished) if partial else read_merged(plan, plan.paths.merged_rounds)
+    return of_chosen_rounds(final, rounds, tables)
 
 
 def finished_cells(plan: Plan) -> list[Finished]:
@@ -129,7 +130,7 @@ def finished_cells(plan: Plan) -> list[Finished]:
     unevaluated = [str(item.cell) for item in found if item.is_right and item.evaluation is None]
     if unevaluated:
         print(f"warning: not evaluated as wanted now (bflp evaluate):{lines_of(unevaluated)}", file=sys.stderr)
-    return [(item.cell, item.result, item.evaluation) for item in found if item.result is not None]
+    return finished_of(found)
 
 
 def plan_of(files: Iterable[Path], values: Mapping[str, Any]) -> Plan:

@@ -7,7 +7,7 @@ import argparse
 
 from bflp.cli.arguments import add_settings_arguments
 from bflp.cli.common import plan_from
-from bflp.provenance.state import refuse_unfit, states
+from bflp.provenance.state import finished_of, refuse_unfit, states
 from bflp.results.merged import write_merged
 
 add_arguments = add_settings_arguments
@@ -17,5 +17,5 @@ def run(arguments: argparse.Namespace) -> None:
     plan = plan_from(arguments)
     found = states(plan)
     refuse_unfit(found)
-    finished = [(item.cell, item.result, item.evaluation) for item in found if item.result is not None]
+    finished = finished_of(found)
     print(f"{write_merged(plan, finished)}: {len(finished)} cells")

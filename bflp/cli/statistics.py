@@ -10,15 +10,12 @@ from dataclasses import replace
 
 from bflp.cli.arguments import add_settings_arguments
 from bflp.cli.common import plan_from, shown_frame
-from bflp.engine.metrics.registry import METRICS
-from bflp.reporting.chosen_rounds import in_words
 from bflp.reporting.figures import differences, rank_diagram, style
 from bflp.reporting.formats import write_table
 from bflp.reporting.markdown import to_markdown
-from bflp.reporting.statistics.analysis import analyse
+from bflp.reporting.statistics.analysis import of_plan
 from bflp.reporting.statistics.table import statistics_tables
 from bflp.reporting.statistics.words import summary
-from bflp.results.sweeps import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,9 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     plan = plan_from(arguments)
-    found, settings = shown(shown_frame(plan, arguments.partial)), plan.settings
-    statistics = analyse(found, plan.shown_rows, plan.blocks(), settings.grid.seeds, settings.statistics, METRICS)
-    statistics = replace(statistics, numbers=in_words(settings.tables))
+    statistics = of_plan(plan, shown_frame(plan, arguments.partial))
     suffix = "_partial" if arguments.partial else ""
     tables, folder = statistics_tables(statistics), plan.results / f"tables{suffix}"
     for table in tables:

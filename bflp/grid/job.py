@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from bflp.errors import UserError
@@ -47,10 +46,6 @@ class Job:
         rounds = setup.pop("rounds")
         depends = [self.cell.as_dict(), {**self.settings, "setup": setup}, self.fingerprint, data]
         return f"{hashlib.sha256(canonical_json(depends).encode()).hexdigest()[:24]}-{rounds}"
-
-    def file(self, role: str) -> Path | None:
-        """The user's own file for a role."""
-        return Path(self.files[role]) if role in self.files else None
 
     def __str__(self) -> str:
         return str(self.cell)

@@ -57,7 +57,7 @@ class Plan:
             for dataset in grid.datasets
             for partition in grid.partitions
             for clients in grid.clients
-            for model, rule in self.rows()
+            for model, rule in self.rows
             for seed in grid.seeds
         ]
 
@@ -68,12 +68,9 @@ class Plan:
             blocks.setdefault(cell.block, []).append(cell)
         return blocks
 
+    @cached_property
     def rows(self) -> list[tuple[str, str]]:
         """(model, aggregator): what is trained in each block."""
-        return self._rows
-
-    @cached_property
-    def _rows(self) -> list[tuple[str, str]]:
         return [
             (name, rule)
             for name in self.settings.trained()
@@ -84,7 +81,7 @@ class Plan:
     def shown_rows(self) -> list[tuple[str, str]]:
         """(model, aggregator): the rows of the tables, where a sweep that chooses is one."""
         sweep_of = {row: name for name in self.choosing for row in self.sweeps[name]}
-        return list(dict.fromkeys((sweep_of.get(model, model), rule) for model, rule in self.rows()))
+        return list(dict.fromkeys((sweep_of.get(model, model), rule) for model, rule in self.rows))
 
     @cached_property
     def choosing(self) -> dict[str, str]:
@@ -124,7 +121,7 @@ class Plan:
 
     def partition_file(self, cell: Cell) -> Path:
         """Where a cell's partition lies."""
-        number, seed = self.settings.setup(cell.clients).clients, self._partition_seed(cell.partition, cell.seed)
+        number, seed = self.settings.setups[cell.clients].clients, self._partition_seed(cell.partition, cell.seed)
         return self.paths.partition(cell.dataset, cell.partition, number, seed)
 
     def _partition_settings(self, partition: str) -> dict[str, Any]:
@@ -148,7 +145,7 @@ class Plan:
             (cell.model, settings.trained()),
         )
         wrong = [name for name, known in names if name not in known]
-        if wrong or cell.clients not in settings.setups or cell.row not in self.rows():
+        if wrong or cell.clients not in settings.setups or cell.row not in self.rows:
             raise ConfigError(f"the cell {cell} is not one that the config describes: see grid, setups and models")
         return cell
 
@@ -178,7 +175,7 @@ class Plan:
             for key, names in named
         )
         dataset, partition, clients = chosen
-        for row in self.rows():
+        for row in self.rows:
             for processes in wanted.processes:
                 yield Cell(dataset, partition, clients, *row, grid.seeds[0]), processes
 
@@ -190,7 +187,7 @@ class Plan:
             "weights": method.weights,
             "augment": identity(augment) if augment else None,
             "partition": self._partition_settings(cell.partition),
-            "setup": identity(settings.setup(cell.clients)),
+            "setup": identity(settings.setups[cell.clients]),
             "training": identity(method.training(cell.dataset)),
             "evaluation": {"every": settings.evaluation.every},
         }
@@ -268,7 +265,7 @@ class Plan:
         """What merging and tables depend on besides the cells: the grid's order, and the code from `modules` on."""
         marks = {"statistics"} if self.settings.tables.mark_differences else set()
         settings = self.settings.model_dump(mode="json", include={"grid", "setups", "tables", *marks})
-        return canonical_json({**settings, **self._sweeps(), "rows": self.rows(), "fingerprint": fingerprint(modules)})
+        return canonical_json({**settings, **self._sweeps(), "rows": self.rows, "fingerprint": fingerprint(modules)})
 
     def _sweeps(self) -> dict[str, Any]:
         """What depends on the grid's sweeps beside its cells: nothing where there is none."""
@@ -280,7 +277,7 @@ class Plan:
 
         figures: the modules that draw.
         """
-        rows, seeds = self.rows(), self.settings.grid.seeds
+        rows, seeds = self.rows, self.settings.grid.seeds
         code = fingerprint(("bflp.reporting.figures.loading", *figures))
         return canonical_json({**self._sweeps(), "rows": rows, "seeds": seeds, "fingerprint": code})
 
@@ -313,5 +310,5 @@ class Plan:
 
     def partition_job_of(self, cell: Cell) -> str:
         """As `partition_job`, of the partition that a cell reads."""
-        number, seed = self.settings.setup(cell.clients).clients, self._partition_seed(cell.partition, cell.seed)
+        number, seed = self.settings.setups[cell.clients].clients, self._partition_seed(cell.partition, cell.seed)
         return self.partition_job(cell.dataset, cell.partition, number, seed)

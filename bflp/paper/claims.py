@@ -1,7 +1,8 @@
 """Papers' statements as checks over results: each is true, false, or there is not enough data to say.
 
 `CLAIMS` has them by source. Every check takes means per (dataset, partition, clients, model, aggregator) of the models
-that the source has numbers of. The same checks run on the published numbers: that shows what the statements mean there.
+that the source has numbers of. A test runs the same checks on the published
+numbers: that shows what the statements mean there.
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from bflp.grid.cell import NO_AGGREGATOR
-from bflp.paper.comparison import blocks
-from bflp.paper.sources import KEYS, PUBLISHED, TEXT, sources
+from bflp.paper.comparison import parts
+from bflp.paper.sources import KEYS, sources
 
 LOW_SPREAD, HIGH_SPREAD = ("GAA", "AALV", "CF"), ("EAA", "PPA")
 DETERMINISTIC = ("FED", "FEDAVG")
@@ -61,7 +61,7 @@ def _verdict(claim: str, cases: list[tuple[str, bool]]) -> Verdict:
 
 def _blocks(means: pd.DataFrame) -> Iterator[tuple[str, str, dict[tuple[str, str], dict[Any, Any]]]]:
     """Name, number of clients and rows ((model, aggregator) -> metrics) of each block."""
-    for (dataset, partition, clients), block in blocks(means.reset_index()):
+    for (dataset, partition, clients), block in parts(means.reset_index(), KEYS[:3]):
         rows = {(row["model"], row["aggregator"]): row for row in block.to_dict("records")}
         yield f"{dataset} {partition} {clients}", clients, rows
 
@@ -156,16 +156,3 @@ CLAIMS: dict[str, tuple[tuple[str, Callable[[pd.DataFrame], Iterator[tuple[str, 
     ),
     "niid_bench": (("No algorithm has the best accuracy everywhere", _no_algorithm_wins),),
 }
-
-
-def published_frame(source: str) -> pd.DataFrame:
-    """A source's published numbers as tidy results. Times: local training with ten processes, where published."""
-    wide = sources()[source].numbers.pivot_table(index=KEYS, columns="metric", values="published").reset_index()
-    file = PUBLISHED / source / "round_time.csv"
-    if not file.exists():
-        return wide
-    times = pd.read_csv(file, keep_default_na=False, dtype=TEXT)
-    times = times[times["processes"] == 10].assign(aggregation_seconds=0.0)
-    times["aggregator"] = times["aggregator"].replace("N/A", NO_AGGREGATOR)
-    times = times.rename(columns={"seconds_per_round": "train_seconds"})
-    return wide.merge(times[[*KEYS, "train_seconds", "aggregation_seconds"]], on=KEYS, how="left")

@@ -7,8 +7,8 @@ source prints no error it is given in points (of an NLL or a spread: as it is).
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -87,22 +87,16 @@ def _differing(joined: pd.DataFrame, setups: Setups) -> list[str]:
     return [found[tuple(key)] for key in joined[["source", *KEYS]].to_numpy()]
 
 
-def blocks(frame: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
-    """The parts of a frame by (dataset, partition, clients), in the order in which they come."""
-    return parts(frame, KEYS[:3])
-
-
-def parts(frame: pd.DataFrame, names: list[str]) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame]]:
+def parts(frame: pd.DataFrame, names: list[str]) -> Iterable[tuple[tuple[Any, ...], pd.DataFrame]]:
     """The parts of a frame by the values of some columns, in the order in which they come."""
-    for key in dict.fromkeys(zip(*(frame[name] for name in names), strict=True)):
-        yield key, frame[(frame[names] == list(key)).all(axis=1)]
+    return cast("Iterable[tuple[tuple[Any, ...], pd.DataFrame]]", frame.groupby(names, sort=False))
 
 
 def comparison_table(compared: pd.DataFrame, name: str = "comparison") -> Table:
     """The comparison as a table: a row per model, aggregator, metric and source, a block of rows per block of cells."""
     notes = {text: _letters(index) for index, text in enumerate(filter(None, dict.fromkeys(compared["differing"])))}
     shown = []
-    for key, block in blocks(compared):
+    for key, block in parts(compared, KEYS[:3]):
         rows = []
         for row in block.to_dict("records"):
             labels = f"{row['model']} {aggregator_title(row['aggregator'])}", METRICS[row["metric"]].title

@@ -18,7 +18,7 @@ from bflp.reporting.titles import block_title, row_title
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
 
-@style.styled
+@style.styled()
 def draw(compared: pd.DataFrame) -> Any:
     """A panel per block of cells and source, a row per model and rule, a marker per metric, open where the set-up is
     another than the published one; beyond the gray band is marked.

@@ -9,11 +9,10 @@ import matplotlib.pyplot as plt
 from bflp.aggregators import names
 from bflp.paper.reproduction import PLANNED, Kept
 from bflp.reporting.figures import style
-from bflp.reporting.figures.spread import log_axis
 from bflp.reporting.titles import block_title
 
 
-@style.styled
+@style.styled()
 def draw(results: list[Kept], block: tuple[str, str, str]) -> Any:
     """A panel per variant, a line per rule, of one (dataset, partition, clients) and seed 0.
 
@@ -37,7 +36,7 @@ def draw(results: list[Kept], block: tuple[str, str, str]) -> Any:
             style.empty_panel(axes, "not run")
         axes.set_title(variant)
         axes.set_xlabel("Communication round")
-        log_axis(axes)
+        style.log_axis(axes)
     grid[0].set_ylabel("Spread (logarithmic)")
     style.heading(figure, f"{block_title(*block)}, FVBWA", "seed 0")
     style.foot_legend(figure, style.legend_handles(styles.values()))

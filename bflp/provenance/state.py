@@ -15,6 +15,7 @@ from bflp.grid.plan import Plan
 from bflp.provenance import reasons
 from bflp.results.evaluation import Evaluation
 from bflp.results.file import read_evaluation, read_result
+from bflp.results.frame import Finished
 from bflp.results.result import Result
 
 # Of results that are wrong in the same way.
@@ -60,6 +61,11 @@ def states(plan: Plan, cells: Iterable[Cell] | None = None) -> list[CellState]:
     """The states of cells, by default all of the plan's."""
     hashes = data_hashes(plan)
     return [state(plan, cell, hashes) for cell in (plan.cells if cells is None else cells)]
+
+
+def finished_of(found: Iterable[CellState]) -> list[Finished]:
+    """What tables are made of: the cells that have a result, whatever made it."""
+    return [(item.cell, item.result, item.evaluation) for item in found if item.result is not None]
 
 
 def data_hashes(plan: Plan) -> dict[str, str]:

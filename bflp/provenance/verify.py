@@ -18,7 +18,7 @@ from bflp.grid.cell import Cell
 from bflp.grid.job import Job
 from bflp.grid.plan import Plan
 from bflp.partition import files as partition_files
-from bflp.provenance.state import CellState, state
+from bflp.provenance.state import CellState, finished_of, state
 from bflp.reporting.figures import figures_of
 from bflp.reporting.titles import ON_DEMAND, table_titles
 from bflp.results.frame import frame, rounds_frame
@@ -202,7 +202,7 @@ def _check_evaluation(plan: Plan, found: CellState) -> None:
 
 
 def _check_merged(plan: Plan, right: list[CellState]) -> Iterator[Finding]:
-    finished = [(item.cell, item.result, item.evaluation) for item in right if item.result is not None]
+    finished = finished_of(right)
     merged = {plan.paths.merged: marked(plan, frame(finished)), plan.paths.merged_rounds: rounds_frame(finished)}
     for path, made in merged.items():
         if path.exists() and _text(path) != made.to_csv(index=False):

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import yaml
 
 from bflp.datasets.registry import title as dataset_title
 from bflp.engine.metrics.registry import METRICS
 from bflp.engine.predictions import CURVES
 from bflp.grid.cell import Cell
-from bflp.reporting.figures.block import mean_and_error
 from bflp.reporting.html import page, to_html
-from bflp.reporting.table import Entry, Row, Table
+from bflp.reporting.summary import mean_entry
+from bflp.reporting.table import Row, Table
 from bflp.reporting.titles import aggregator_title, partition_title
 from bflp.settings.schema import Settings
 
@@ -121,9 +120,9 @@ def timings_table(results: Results) -> Table:
         groups.setdefault((data, clients, model, rule), []).append(record.result.timing)
     rows: list[Row] = []
     for names, timings in groups.items():
-        means = [_entry([_mean(getattr(timing, name)) for timing in timings]) for name in TIMES]
+        means = [mean_entry([_mean(getattr(timing, name)) for timing in timings]) for name in TIMES]
         totals = [timing.total_seconds for timing in timings]
-        rows.append((names, [str(len(timings)), *means, _entry(totals), _number(sum(totals) / 3600)]))
+        rows.append((names, [str(len(timings)), *means, mean_entry(totals), _number(sum(totals) / 3600)]))
     return Table(
         name="timings",
         caption="Wall clock, mean ± standard error over the cells of a row: milliseconds per round of local "
@@ -147,11 +146,3 @@ def _mean(seconds: Sequence[float]) -> float | None:
 
 def _number(value: float | None, digits: int = 2) -> str:
     return "" if value is None else f"{value:z.{digits}f}"
-
-
-def _entry(values: Iterable[float | None]) -> Entry:
-    present = [value for value in values if value is not None]
-    if not present:
-        return Entry()
-    mean, error = mean_and_error(np.array(present))
-    return Entry(float(mean), float(error), len(present), len(present))

@@ -85,7 +85,7 @@ class _Times:
 
 def find(plan: Plan) -> Status:
     """The status of a grid, now."""
-    times = _Times({model: plan.has_posterior(model) for model, _ in plan.rows()})
+    times = _Times({model: plan.has_posterior(model) for model, _ in plan.rows})
     hashes = data_hashes(plan)
     checkpoints = CheckpointRounds(plan.paths.kept)
     cells = [_cell_status(plan, cell, hashes, times, checkpoints) for cell in plan.cells]
@@ -110,7 +110,7 @@ def find(plan: Plan) -> Status:
 def _cell_status(
     plan: Plan, cell: Cell, hashes: dict[str, str], times: _Times, checkpoints: CheckpointRounds
 ) -> CellStatus:
-    rounds, file, log = plan.settings.setup(cell.clients).rounds, plan.paths.progress(cell), plan.paths.log(cell)
+    rounds, file, log = plan.settings.setups[cell.clients].rounds, plan.paths.progress(cell), plan.paths.log(cell)
     last = progress.read(file)
     if _is_running(file, last):
         return _running(cell, file, last, rounds)

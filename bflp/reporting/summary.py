@@ -6,11 +6,14 @@ A standard error is the sample standard deviation / sqrt(seeds).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bflp.engine.metrics.registry import METRICS
+from bflp.reporting.figures.block import mean_and_error
 from bflp.reporting.table import Entry
 
 if TYPE_CHECKING:
@@ -18,6 +21,15 @@ if TYPE_CHECKING:
 
 KEYS = ["dataset", "partition", "clients", "model", "aggregator"]
 BoldRule = Callable[[Sequence[float], Sequence[float]], list[bool]]
+
+
+def mean_entry(values: Iterable[float | None], wanted: int | None = None, digits: int = 2) -> Entry:
+    """The mean of the values that are there, with its standard error. wanted: how many there could be; None: those."""
+    present = np.array([value for value in values if value is not None])
+    if not len(present):
+        return Entry(wanted=wanted or 0)
+    mean, error = mean_and_error(present)
+    return Entry(float(mean), float(error), len(present), wanted or len(present), digits=digits)
 
 
 class Summary:

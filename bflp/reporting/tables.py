@@ -54,7 +54,7 @@ def results_table(plan: Plan, summary: Summary, clients: str, marks: Container[t
 
     marks: (data set, partition, set-up, model, aggregator, metric) of what differs from the reference row.
     """
-    grid, rows, setup = plan.settings.grid, plan.shown_rows, plan.settings.setup(clients)
+    grid, rows, setup = plan.settings.grid, plan.shown_rows, plan.settings.setups[clients]
     metrics = [METRICS[name] for name in plan.settings.tables.metrics]
     blocks = []
     for partition in grid.partitions:
@@ -153,7 +153,7 @@ def round_time_table(plan: Plan, frame: pd.DataFrame) -> Table:
         entries = [Entry(float(mean), float(error), 1, 1) for mean, error in times.to_numpy()]
         aggregation = f"{1000 * group['aggregation_seconds'].mean():.1f}"
         rows.append((row_labels((str(model), str(rule))), [*entries, aggregation]))
-    clients = clients_title(measured.clients, plan.settings.setup(measured.clients).clients)
+    clients = clients_title(measured.clients, plan.settings.setups[measured.clients].clients)
     return Table(
         name="round_time",
         caption=f"Seconds of local training per communication round by number of processes, and milliseconds of "
@@ -175,7 +175,7 @@ def datasets_table(plan: Plan, summaries: Mapping[str, Mapping[str, Any]]) -> Ta
         if found := summaries.get(name):
             size = found["train_size"]
             shape = "×".join(map(str, found["input_shape"]))
-            per_client = [f"{size / settings.setup(clients).clients:.0f}" for clients in settings.grid.clients]
+            per_client = [f"{size / settings.setups[clients].clients:.0f}" for clients in settings.grid.clients]
             values = [shape, *map(str, (found["labels"], size, found["test_size"])), *per_client]
         rows.append(([dataset_title(name)], values))
     return Table(
@@ -222,7 +222,7 @@ def _bins(plan: Plan, summary: Summary) -> str:
 
 
 def _setup_titles(plan: Plan) -> list[str]:
-    return [clients_title(name, plan.settings.setup(name).clients) for name in plan.settings.grid.clients]
+    return [clients_title(name, plan.settings.setups[name].clients) for name in plan.settings.grid.clients]
 
 
 def _rows(keys: Sequence[tuple[str, str]], columns: Sequence[Sequence[Entry]]) -> list[Row]:

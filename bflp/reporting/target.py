@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
-
 from bflp.datasets.registry import title as dataset_title
 from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
-from bflp.reporting.summary import bold_best
+from bflp.reporting.summary import bold_best, mean_entry
 from bflp.reporting.table import Entry, Table
-from bflp.reporting.titles import aggregator_title, federation_title
+from bflp.reporting.titles import federation_title, row_labels
 from bflp.results.result import Result
 
 
@@ -46,12 +44,9 @@ def target_table(plan: Plan, results: Mapping[Cell, Result]) -> Table:
                 found = [[reached(results[cell], target) for cell in row if cell in results] for row in cells]
                 for number in Reached._fields:
                     values = [[getattr(each, number) for each in row if each] for row in found]
-                    columns.append(_bold([_entry(row, len(grid.seeds)) for row in values]))
-            rows = [
-                ((model, aggregator_title(rule)), list(values))
-                for (model, rule), values in zip(keys, zip(*columns, strict=True), strict=True)
-            ]
-            blocks.append((federation_title(partition, clients, settings.setup(clients).clients), rows))
+                    columns.append(_bold([mean_entry(row, len(grid.seeds), digits=1) for row in values]))
+            rows = [(row_labels(key), values) for key, values in zip(keys, zip(*columns, strict=True), strict=True)]
+            blocks.append((federation_title(partition, clients, settings.setups[clients].clients), rows))
     seeds = len(grid.seeds)
     over = "one seed." if seeds == 1 else f"mean ± standard error over those of {seeds} seeds that reach it."
     return Table(
@@ -64,14 +59,6 @@ def target_table(plan: Plan, results: Mapping[Cell, Result]) -> Table:
         columns=["Rounds", "MB"] * len(grid.datasets),
         blocks=blocks,
     )
-
-
-def _entry(values: Sequence[float | None], seeds: int) -> Entry:
-    known = [value for value in values if value is not None]
-    if not known:
-        return Entry(wanted=seeds)
-    error = float(np.std(known, ddof=1) / np.sqrt(len(known))) if len(known) > 1 else float("nan")
-    return Entry(float(np.mean(known)), error, len(known), seeds, digits=1)
 
 
 def _bold(entries: Sequence[Entry]) -> list[Entry]:

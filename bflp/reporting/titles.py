@@ -23,7 +23,7 @@ def table_titles(plan: Plan) -> dict[str, str]:
     """The tables of a grid: name to title, in their order."""
     grid = plan.settings.grid
     results = {
-        f"results{name}": f"Results, {clients_title(name, plan.settings.setup(name).clients)}" for name in grid.clients
+        f"results{name}": f"Results, {clients_title(name, plan.settings.setups[name].clients)}" for name in grid.clients
     }
     posterior = any(plan.has_posterior(model) for model, _ in plan.shown_rows)
     spread = {"spread": "Spread of the final posteriors"} if posterior else {}

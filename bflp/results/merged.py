@@ -29,18 +29,12 @@ def write_merged(plan: Plan, finished: Iterable[Finished]) -> Path:
     return plan.paths.merged
 
 
-def read_merged(plan: Plan) -> pd.DataFrame:
-    """The tidy data frame of results.csv. Raises DataError unless it is what was merged for this very plan."""
-    return _read(plan, plan.paths.merged)
+def read_merged(plan: Plan, path: Path | None = None) -> pd.DataFrame:
+    """The tidy data frame of results.csv, or of the other file that is merged, rounds.csv.
 
-
-def read_merged_rounds(plan: Plan) -> pd.DataFrame:
-    """That of rounds.csv. Raises DataError as `read_merged` does."""
-    return _read(plan, plan.paths.merged_rounds)
-
-
-def _read(plan: Plan, path: Path) -> pd.DataFrame:
-    again = "run snakemake again, or bflp merge"
+    Raises DataError unless it is what was merged for this very plan.
+    """
+    path, again = path or plan.paths.merged, "run snakemake again, or bflp merge"
     try:
         content, expected = path.read_bytes(), record(plan).read_text(encoding="utf-8")
     except FileNotFoundError:

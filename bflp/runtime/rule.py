@@ -74,7 +74,8 @@ def checked_rule(assignment: Assignment) -> CheckedRule | None:
     """The rule of a cell; None where the algorithm or the lack of a posterior leaves none. Raises HopelessError."""
     if assignment.job.cell.aggregator == NO_AGGREGATOR:
         return None
-    return CheckedRule(assignment.settings(), assignment.job.file("aggregator"))
+    file = assignment.job.files.get("aggregator")
+    return CheckedRule(assignment.settings(), Path(file) if file else None)
 
 
 def _shapes(answer: Any) -> str:

@@ -196,13 +196,10 @@ def with_bases(value: Any) -> Any:
 
     found = {name: resolved(name) for name in methods}
     for method in found.values():
-        if isinstance(method, dict) and tag_of(method.get("posterior"), "kind") == "ivon":
+        posterior = method.get("posterior") if isinstance(method, dict) else None
+        if isinstance(posterior, Mapping) and posterior.get("kind") == "ivon":
             method["optimiser"] = spelt_out(method.get("optimiser", {}), "name", "ivon")
     return found
-
-
-def tag_of(value: Any, tag: str) -> Any:
-    return value.get(tag) if isinstance(value, Mapping) else None
 
 
 @dataclass(frozen=True)

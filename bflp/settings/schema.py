@@ -266,10 +266,6 @@ class Settings(Section):
         own = self.datasets.get(dataset, DatasetSettings())
         return (own if "out_of_distribution" in own.model_fields_set else self.evaluation).out_of_distribution
 
-    def setup(self, name: str) -> Setup:
-        """A set-up by its name in the grid."""
-        return self.setups[name]
-
     def rule(self, name: str) -> tuple[Rule, dict[str, Any]]:
         """An aggregation rule, and the settings that it has of its own, given or by default. Raises ConfigError."""
         own, file = self.aggregators.get(name, RuleSettings()), self.rule_file(name)

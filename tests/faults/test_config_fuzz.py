@@ -107,9 +107,9 @@ def _is_used_or_refused(make):
     try:
         plan = Plan(make())
         grid = plan.settings.grid
-        sizes = [len(grid.datasets), len(grid.partitions), len(grid.clients), len(plan.rows()), len(grid.seeds)]
+        sizes = [len(grid.datasets), len(grid.partitions), len(grid.clients), len(plan.rows), len(grid.seeds)]
         assert all(size > 0 for size in sizes)
-        cell = Cell(grid.datasets[0], grid.partitions[0], grid.clients[0], *plan.rows()[0], grid.seeds[0])
+        cell = Cell(grid.datasets[0], grid.partitions[0], grid.clients[0], *plan.rows[0], grid.seeds[0])
         plan.job(cell)
         plan.evaluation_text(cell)
         plan.paths.result(cell).exists()

@@ -46,7 +46,7 @@ def test_the_paper_has_720_cells() -> None:
     assert Counter(cell.seed for cell in cells) == dict.fromkeys(range(5), 144)
     plan = Plan(Settings.parse(PAPER))
     rules = ["EAA", "GAA", "AALV", "PPA", "CF"]
-    assert plan.rows() == [
+    assert plan.rows == [
         ("FED", "none"),
         ("FEDAVG", "none"),
         *(("FVBA", rule) for rule in rules),

@@ -10,12 +10,12 @@ import pytest
 
 from bflp.cli import comparison as command
 from bflp.errors import DataError
-from bflp.grid.cell import Cell
-from bflp.paper.claims import check_all, published_frame
+from bflp.grid.cell import NO_AGGREGATOR, Cell
+from bflp.paper.claims import check_all
 from bflp.paper.comparison import compare, comparison_table, published, summary
 from bflp.paper.comparison_figure import draw
 from bflp.paper.reproduction import FOLDER
-from bflp.paper.sources import KEYS, sources
+from bflp.paper.sources import KEYS, PUBLISHED, TEXT, sources
 from bflp.reporting.latex import to_latex
 from bflp.reporting.markdown import to_markdown
 
@@ -136,6 +136,19 @@ def test_command_compares_an_archive(tmp_path: Path, capsys: pytest.CaptureFixtu
     }
     claims = (tmp_path / "claims.md").read_text(encoding="utf-8")
     assert claims.startswith("BFL-P:\n\n- **") and "NIID-Bench" not in claims
+
+
+def published_frame(source: str) -> pd.DataFrame:
+    """A source's published numbers as tidy results. Times: local training with ten processes, where published."""
+    wide = sources()[source].numbers.pivot_table(index=KEYS, columns="metric", values="published").reset_index()
+    file = PUBLISHED / source / "round_time.csv"
+    if not file.exists():
+        return wide
+    times = pd.read_csv(file, keep_default_na=False, dtype=TEXT)
+    times = times[times["processes"] == 10].assign(aggregation_seconds=0.0)
+    times["aggregator"] = times["aggregator"].replace("N/A", NO_AGGREGATOR)
+    times = times.rename(columns={"seconds_per_round": "train_seconds"})
+    return wide.merge(times[[*KEYS, "train_seconds", "aggregation_seconds"]], on=KEYS, how="left")
 
 
 def outcomes(frame: pd.DataFrame, source: str = "bflp") -> list[str]:

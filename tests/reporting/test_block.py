@@ -71,7 +71,7 @@ def test_gaps():
 def test_groups_hold_every_row_whatever_its_name():
     methods = {"NEW": ("data", ()), "FED": ("equal", ()), "OTHER": ("equal", ("CF", "X")), "FVBWA": ("data", ("CF",))}
     plan = made_up_grid.plan(methods)
-    groups = grouped(plan.rows(), weights_of(plan))
+    groups = grouped(plan.rows, weights_of(plan))
     assert groups == [
         ("FED, OTHER (equal weights)", [("FED", "none"), ("OTHER", "CF"), ("OTHER", "X")]),
         ("NEW, FVBWA (weights by data size)", [("NEW", "none"), ("FVBWA", "CF")]),

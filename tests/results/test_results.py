@@ -16,13 +16,13 @@ from bflp.datasets import prepared
 from bflp.engine.metrics.registry import METRICS, on_demand
 from bflp.errors import DataError
 from bflp.grid.plan import Plan
-from bflp.provenance.state import states
+from bflp.provenance.state import finished_of, states
 from bflp.reporting.markdown import to_markdown
 from bflp.reporting.table import MISSING, Entry
 from bflp.reporting.tables import make_tables
 from bflp.results.file import checksum, read_evaluation, read_result
 from bflp.results.frame import Finished, frame, rounds_frame
-from bflp.results.merged import read_merged, read_merged_rounds, write_merged
+from bflp.results.merged import read_merged, write_merged
 
 READERS = {"result": read_result, "evaluation": read_evaluation}
 
@@ -42,7 +42,7 @@ def tidy(plan: Plan) -> pd.DataFrame:
 
 
 def finished(plan: Plan) -> list[Finished]:
-    return [(item.cell, item.result, item.evaluation) for item in states(plan) if item.result is not None]
+    return finished_of(states(plan))
 
 
 def test_all_results_as_one_table(plan: Plan) -> None:
@@ -78,7 +78,7 @@ def _read_again(found: pd.DataFrame) -> pd.DataFrame:
 
 def test_all_evaluated_rounds_as_one_table(plan: Plan) -> None:
     write_merged(plan, finished(plan))
-    found = read_merged_rounds(plan)
+    found = read_merged(plan, plan.paths.merged_rounds)
     pd.testing.assert_frame_equal(found, _read_again(rounds_frame(finished(plan))), check_dtype=False, rtol=1e-14)
     assert len(found) == 6 * 12
     for number, cell in enumerate(plan.cells):
@@ -91,7 +91,7 @@ def test_all_evaluated_rounds_as_one_table(plan: Plan) -> None:
     path = plan.paths.merged_rounds
     path.write_text(path.read_text(encoding="utf-8").replace("0.5", "0.6", 1), encoding="utf-8")
     with pytest.raises(DataError, match=r"rounds\.csv was changed after it was merged"):
-        read_merged_rounds(plan)
+        read_merged(plan, plan.paths.merged_rounds)
     read_merged(plan)
 
 

@@ -15,17 +15,16 @@ from bflp.archive.check import check
 from bflp.archive.contents import CHECKSUMS, checksums
 from bflp.archive.contents import write as write_archive
 from bflp.cli.common import shown_frame
-from bflp.engine.metrics.registry import METRICS
 from bflp.errors import UserError
 from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
-from bflp.provenance.state import states
+from bflp.provenance.state import finished_of, states
 from bflp.provenance.verify import verify
 from bflp.reporting.figures import draw, figures_of
 from bflp.reporting.figures.loading import load_block
 from bflp.reporting.figures.sweep import lines_of
 from bflp.reporting.markdown import to_markdown
-from bflp.reporting.statistics.analysis import analyse
+from bflp.reporting.statistics.analysis import of_plan
 from bflp.reporting.table import Entry
 from bflp.reporting.tables import make_tables
 from bflp.reporting.titles import table_titles
@@ -76,7 +75,7 @@ def write_held_out(plan: Plan, cell: Cell, metric: str, value: float) -> None:
 
 
 def finished(plan: Plan) -> list[Finished]:
-    return [(item.cell, item.result, item.evaluation) for item in states(plan) if item.result is not None]
+    return finished_of(states(plan))
 
 
 def tidy(plan: Plan) -> pd.DataFrame:
@@ -178,8 +177,7 @@ def test_tables_and_statistics_have_the_chosen_row_under_its_name(tmp_path: Path
     )
     bold = [names for names, entry in held_out.items() if isinstance(entry, Entry) and entry.bold]
     assert bold == [("LR-0.1", "EAA"), ("LR-0.01", "CF")]
-    settings = plan.settings
-    found = analyse(shown(merged), plan.shown_rows, plan.blocks(), settings.grid.seeds, settings.statistics, METRICS)
+    found = of_plan(plan, merged)
     assert found.names() == ["FED", "LR EAA", "LR CF"]
     assert not any(found.missing.values())
 

@@ -90,8 +90,8 @@ def test_the_demo_over_the_papers_config() -> None:
     demo = yaml.safe_load((PROJECT / "examples" / "demo.yaml").read_text(encoding="utf-8"))
     settings = load([PROJECT / "config.yaml", PROJECT / "examples" / "demo.yaml"])
     assert settings.grid.datasets == ["fmnist-mini"]  # lists replace
-    assert settings.setup("10").rounds == demo["setups"][10]["rounds"]  # mappings merge
-    assert settings.setup("100").rounds == 500
+    assert settings.setups["10"].rounds == demo["setups"][10]["rounds"]  # mappings merge
+    assert settings.setups["100"].rounds == 500
     assert settings.training.momentum == 0.9
 
 
@@ -140,7 +140,7 @@ def test_a_set_up_in_json_is_the_same_set_up(tmp_path: Path) -> None:
     file.write_text(json.dumps({"setups": {"10": {"rounds": 3}}, "grid": {"clients": ["10"]}}), encoding="utf-8")
     settings = load([PROJECT / "config.yaml", file])
     assert sorted(settings.setups) == ["10", "100"]
-    assert (settings.setup("10").rounds, settings.setup("10").fraction) == (3, 1.0)
+    assert (settings.setups["10"].rounds, settings.setups["10"].fraction) == (3, 1.0)
 
 
 def test_values_of_the_command_line_lie_over_all_files() -> None:

@@ -145,7 +145,7 @@ def test_the_papers_config_is_valid() -> None:
     settings = Settings.parse(PAPER)
     assert settings.grid.seeds == [0, 1, 2, 3, 4]
     assert settings.training.learning_rate == 0.01
-    assert settings.setup("100").fraction == 0.1
+    assert settings.setups["100"].fraction == 0.1
 
 
 @pytest.mark.parametrize(
@@ -313,10 +313,10 @@ def test_what_is_no_mapping(config: Any) -> None:
     [
         (("training", "learning_rate"), "1e-3", lambda settings: settings.training.learning_rate == 0.001),
         (("grid", "clients"), ["10"], lambda settings: settings.grid.clients == ["10"]),
-        (("setups", 10, "fraction"), 1, lambda settings: settings.setup("10").fraction == 1.0),
+        (("setups", 10, "fraction"), 1, lambda settings: settings.setups["10"].fraction == 1.0),
         (("partitions", 0.1), {"strategy": "iid"}, lambda settings: settings.partitions["0.1"].strategy == "iid"),
-        (("setups", "10"), {"rounds": 3}, lambda settings: vars(settings.setup("10")) == SETUP_10),
-        (("setups", "100-half"), HALF, lambda settings: settings.setup("100-half").clients == 100),
+        (("setups", "10"), {"rounds": 3}, lambda settings: vars(settings.setups["10"]) == SETUP_10),
+        (("setups", "100-half"), HALF, lambda settings: settings.setups["100-half"].clients == 100),
         (("partitions", "noniid", "min_samples"), 0, lambda settings: settings.partitions["noniid"].min_samples == 0),
         (("round_time", "clients"), 100, lambda settings: settings.round_time.clients == "100"),
         (("results_dir",), "my results//new/", lambda settings: settings.results_dir == "my results/new"),

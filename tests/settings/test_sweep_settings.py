@@ -35,8 +35,8 @@ def test_a_row_for_each_value_in_the_place_of_the_entry() -> None:
     }
     assert Settings.parse(json.loads(settings.canonical())) == settings
     plan = Plan(settings)
-    assert plan.rows()[:3] == [("FED", "none"), ("LR-0.001", "none"), ("LR-0.01", "none")]
-    assert plan.shown_rows == plan.rows()
+    assert plan.rows[:3] == [("FED", "none"), ("LR-0.001", "none"), ("LR-0.01", "none")]
+    assert plan.shown_rows == plan.rows
     assert len([cell for cell in plan.cells if cell.model == "LR-0.01"]) == 3 * 2 * 2 * 5
     # A row is the method that somebody would have written by hand.
     by_hand = parsed({"LR-0.01": {"training": {"learning_rate": 0.01}}})

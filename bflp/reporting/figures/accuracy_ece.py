@@ -12,7 +12,7 @@ from bflp.reporting.figures import style
 from bflp.reporting.figures.block import Block, grouped
 
 
-@style.styled
+@style.styled()
 def draw(block: Block) -> Any:
     """Colour and marker tell the row's style; filled or open: how clients weigh."""
     styles = style.row_styles(block.rows, block.weights)

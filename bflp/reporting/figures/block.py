@@ -70,7 +70,7 @@ class Block:
         """
         settings, rows, chosen = plan.settings, plan.shown_rows, chosen or {}
         return cls(
-            block_title(*coordinates, settings.setup(coordinates[2]).clients),
+            block_title(*coordinates, settings.setups[coordinates[2]].clients),
             rows,
             settings.grid.seeds,
             weights_of(plan),
@@ -79,7 +79,7 @@ class Block:
             label_counts,
             settings.grid.seeds[0],
             settings.tables.metrics,
-            {name: {row: of[row[0]] for row in plan.rows() if row[0] in of} for name, of in plan.sweeps.items()},
+            {name: {row: of[row[0]] for row in plan.rows if row[0] in of} for name, of in plan.sweeps.items()},
             list(chosen.values()),
         )
 

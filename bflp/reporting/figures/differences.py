@@ -18,7 +18,7 @@ _BLOCK = "0.6"
 _MARGIN = "0.92"
 
 
-@style.styled
+@style.styled()
 def draw(statistics: Statistics) -> Any:
     """Mean over blocks with its 95% interval, the blocks' own means in grey, and what does not matter as a band."""
     rows, panels = statistics.others, len(statistics.compared)

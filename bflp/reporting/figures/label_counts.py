@@ -13,7 +13,7 @@ from bflp.reporting.figures import style
 from bflp.reporting.figures.block import Block
 
 
-@style.styled
+@style.styled()
 def draw(block: Block) -> Any:
     """Below: samples by client and label, as shades (white: none). Above: all samples of each client."""
     counts = block.label_counts

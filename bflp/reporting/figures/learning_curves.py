@@ -16,7 +16,7 @@ from bflp.reporting.figures.curves import draw_panels
 SHOWN = [name for name in CURVES if name != "spread"]
 
 
-@style.styled
+@style.styled()
 def draw(block: Block) -> Any:
     """A line of panels per metric, a column per way to weigh the clients, a line per row of the tables."""
     styles = set(style.row_styles(block.rows, block.weights).values())

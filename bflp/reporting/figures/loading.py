@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bflp.errors import DataError
 from bflp.grid.plan import Plan
-from bflp.provenance.state import CellState, refuse_unfit, states
+from bflp.provenance.state import CellState, finished_of, refuse_unfit, states
 from bflp.reporting.figures.block import Block
 from bflp.results.frame import frame
 from bflp.results.sweeps import choices
@@ -33,8 +33,7 @@ def load_block(
             records.setdefault(item.cell.row, {})[item.cell.seed] = item
     counts = plan.partition_file(cells[0]).with_suffix(".csv")
     label_counts = None if partial and not counts.exists() else read_label_counts(counts)
-    results = frame((item.cell, item.result, item.evaluation) for item in found if item.result is not None)
-    chosen = {(name, rule): (row, rule) for (*_, name, rule), row in choices(plan, results).items()}
+    chosen = {(name, rule): (row, rule) for (*_, name, rule), row in choices(plan, frame(finished_of(found))).items()}
     block = Block.planned(plan, (dataset, partition, clients), records, label_counts, chosen)
     return block, [item for item in found if item.kind in ("stale", "damaged")]
 

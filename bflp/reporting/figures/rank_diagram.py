@@ -19,7 +19,7 @@ _LETTER = 0.07  # inches
 _GAP = 0.05  # inches between a line and its text; browsers drop spaces at the ends of a text
 
 
-@style.styled
+@style.styled()
 def draw(statistics: Statistics) -> Any:
     """A diagram per metric, one below the other; where rows and blocks do not allow it, what they would need."""
     allowed = [compared for compared in statistics.compared if compared.ranks and compared.ranks.allowed]

@@ -21,7 +21,7 @@ MOST_BARS = 20
 SIDE, STRIP, REST = 1.0, 0.3, 0.9
 
 
-@style.styled
+@style.styled()
 def draw(block: Block) -> Any:
     """A panel per row of the tables, its bins pooled over seeds; below it the share of samples in each bin."""
     lines: list[list[Row]] = []

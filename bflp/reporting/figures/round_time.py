@@ -8,7 +8,6 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedFormatter, FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from bflp.grid.cell import NO_AGGREGATOR
 from bflp.grid.plan import Plan
@@ -20,7 +19,7 @@ Line = Mapping[str, Any]
 _IDEAL: dict[str, Any] = {"color": "0.5", "linewidth": 0.9, "linestyle": (0, (1, 1.5))}
 
 
-@style.styled
+@style.styled()
 def draw(plan: Plan, measured: Sequence[Line]) -> Any:
     """measured: the lines of a round_time.csv. A line of panels per block of cells, a column per way to weigh."""
     blocks = list(dict.fromkeys(_block(line) for line in measured))
@@ -38,7 +37,7 @@ def draw(plan: Plan, measured: Sequence[Line]) -> Any:
     if not measured:
         _panel(grid[0][0], [], styles)
         return figure
-    titles = [block_title(*block, plan.settings.setup(block[2]).clients) for block in blocks]
+    titles = [block_title(*block, plan.settings.setups[block[2]].clients) for block in blocks]
     for panels, block, title in zip(grid, blocks, titles, strict=True):
         for axes, (names, shown) in zip(panels, groups, strict=True):
             heading = f"{title}\n" if len(blocks) > 1 else ""
@@ -84,10 +83,6 @@ def _panel(axes: Any, lines: Sequence[Line], styles: Mapping[Row, style.Style]) 
     first = [float(line["seconds_per_round"]) for line in lines if int(line["processes"]) == processes[0]]
     axes.plot(processes, [float(np.mean(first)) * processes[0] / count for count in processes], zorder=1, **_IDEAL)
     axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.xaxis.set_major_locator(FixedLocator(processes))
-    axes.xaxis.set_major_formatter(FixedFormatter([str(count) for count in processes]))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.minorticks_off()
+    axes.set_xticks(processes, list(map(str, processes)))
+    style.log_axis(axes)

@@ -7,10 +7,9 @@ that a grey print can be read. Sizes are in inches and points at print size: no 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from bflp import aggregators
 from bflp.files import whole_file
@@ -119,19 +119,9 @@ def width_of(columns: int) -> float:
     return FULL_WIDTH if columns > 1 else FULL_WIDTH * 0.6
 
 
-def styled(draw: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a drawing function the settings of this module, whatever the program that calls it has set."""
-
-    @wraps(draw)
-    def drawn(*arguments: Any, **named: Any) -> Any:
-        with _settings():
-            return draw(*arguments, **named)
-
-    return drawn
-
-
 @contextmanager
-def _settings() -> Iterator[None]:
+def styled() -> Iterator[None]:
+    """The settings of this module, whatever the program has set; a drawing function has it as decorator."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)
@@ -178,6 +168,15 @@ def wrapped(text: str, most: int) -> str:
     return "\n".join(textwrap.wrap(text, most))
 
 
+def log_axis(axes: Any) -> None:
+    """Labels at 1, 2 and 5 times each power of ten, as plain numbers: values often stay within one decade."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_minor_locator(LogLocator(subs="all"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
 def empty_panel(axes: Any, text: str = "no results yet") -> None:
     """Say in a panel that there is nothing to show."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="0.35")
@@ -199,7 +198,7 @@ def thinned(length: int, most: int = 250) -> Any:
 
 def save(figure: Any, path: Path, formats: Sequence[str] = FORMATS) -> None:
     """Write a figure as `path`.{format} each, and close it. The same figure gives the same bytes."""
-    with _settings():
+    with styled():
         if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
             # Run the layout engine once, not for every format.
             figure.draw_without_rendering()

@@ -21,7 +21,7 @@ DECADE = 10
 Lines = Mapping[Row, Sequence[tuple[Any, Row]]]
 
 
-@style.styled
+@style.styled()
 def draw(block: Block) -> Any:
     """A line of panels per metric of the tables, a column per setting; where a method sweeps several, its first is on
     the axis, and each combination of the others is a line. A ring marks what is chosen on held-out samples."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bflp.engine.metrics.registry import Metric
+from bflp.engine.metrics.registry import METRICS, Metric
+from bflp.grid.plan import Plan
+from bflp.reporting.chosen_rounds import in_words
 from bflp.reporting.statistics.paired import Estimate, claims, improvement, mean_difference
 from bflp.reporting.statistics.ranks import Ranks, average_ranks, signed_rank
 from bflp.reporting.titles import reference_row, row_title
+from bflp.results.sweeps import shown
 from bflp.settings.sections import StatisticsSettings
 
 if TYPE_CHECKING:
@@ -92,6 +95,13 @@ class Statistics:
 
     def names(self) -> list[str]:
         return [row_title(row) for row in self.rows]
+
+
+def of_plan(plan: Plan, frame: pd.DataFrame) -> Statistics:
+    """The statistics of the rows that a grid shows. frame: as `cli.common.shown_frame` gives it."""
+    rows, blocks, settings = plan.shown_rows, plan.blocks(), plan.settings
+    found = analyse(shown(frame), rows, blocks, settings.grid.seeds, settings.statistics, METRICS)
+    return replace(found, numbers=in_words(settings.tables))
 
 
 def analyse(
