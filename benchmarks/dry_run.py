@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,8 +22,10 @@ from pathlib import Path
 
 import tabulate
 
-PROJECT = Path(__file__).resolve().parents[1]
-COPIED = ("Snakefile", "bflp", "config.yaml", "envs", "profiles", "workflow")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "workflow"))
+
+from finished_grid import copy_project
+
 TOY = """
 JOBS = range({jobs})
 rule all:
@@ -79,15 +80,6 @@ def main() -> None:
     headers = ["cells", "command", "seconds", "processor seconds", "ratio"]
     print(tabulate.tabulate(rows, headers, "github", disable_numparse=True))
     print(f"\n{os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}")
-
-
-def copy_project(folder: Path) -> None:
-    """Copy what a run needs, without any results."""
-    for name in COPIED:
-        if (PROJECT / name).is_dir():
-            shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(PROJECT / name, folder / name)
 
 
 def measure(arguments: list[str], folder: str) -> tuple[float, float]:

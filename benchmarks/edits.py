@@ -19,9 +19,12 @@ from typing import Any
 
 import tabulate
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "workflow"))
 
 import finished_grid
+
+from bflp.settings.read import laid
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ def copied(file: str, new: str) -> Callable[[Path], None]:
 
 def configured(**changes: Any) -> Callable[[Path], None]:
     """Change the grid's config."""
-    return lambda folder: finished_grid.write_config(folder, finished_grid.overlaid(finished_grid.CONFIG, changes))
+    return lambda folder: finished_grid.write_config(folder, laid(finished_grid.CONFIG, changes))
 
 
 def _write(file: Path, text: str) -> None:

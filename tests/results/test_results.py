@@ -37,12 +37,12 @@ def plan(tmp_path: Path) -> Plan:
     return plan
 
 
-def tidy(plan: Plan) -> pd.DataFrame:
-    return frame(finished(plan))
-
-
 def finished(plan: Plan) -> list[Finished]:
     return finished_of(states(plan))
+
+
+def tidy(plan: Plan) -> pd.DataFrame:
+    return frame(finished(plan))
 
 
 def test_all_results_as_one_table(plan: Plan) -> None:
@@ -167,6 +167,9 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "nested deeply": (lambda path: path.write_text("[" * 100_000), "is not valid JSON"),
     "not a number": (lambda path: path.write_text('{"environment": {"checksum": NaN}}'), "is not valid JSON"),
+    "infinite": (lambda path: path.write_text('{"environment": {"checksum": 1}, "x": Infinity}'), "is not valid JSON"),
+    "too many digits": (lambda path: path.write_text("9" * 5000), "is not valid JSON"),
+    "a checksum of nothing": (lambda path: path.write_text('{"environment": {"checksum": 5}}'), "was changed after"),
     "edited": (lambda path: path.write_text(path.read_text().replace(": null", ": false", 1)), "was changed after"),
     "a number edited": (lambda path: path.write_text(path.read_text().replace("8", "9", 1)), "was changed after"),
     "an entry added": (lambda path: path.write_text(path.read_text().replace("{", '{"x": 1,', 1)), "was changed after"),
@@ -204,55 +207,81 @@ def test_the_file_of_another_cell_is_refused(plan: Plan, kind: str) -> None:
     assert str(first) in str(caught.value)
 
 
+def put(*place: Any) -> Callable[[dict[str, Any]], None]:
+    """Set what stands at a place, named by its keys, to the last argument: a value, or a function of what is there."""
+    *path, last, to = place
+
+    def change(content: dict[str, Any]) -> None:
+        inner: Any = content
+        for key in path:
+            inner = inner[key]
+        inner[last] = to(inner[last]) if callable(to) else to
+
+    return change
+
+
+def without(key: str) -> Callable[[dict[str, Any]], None]:
+    return lambda content: content.pop(key)
+
+
+DIVERGED = {"client": None, "reason": ""}
 # A change, and what the refusal names. The checksum is right: what is wrong is the content.
-WRONG: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
-    "no accuracy": ("result", lambda content: content["rounds"][2].pop("accuracy"), "accuracy"),
-    "more than 100%": ("result", lambda content: content["rounds"][2].update(accuracy=101.0), "accuracy"),
-    "a round is missing": ("result", lambda content: content["rounds"].pop(), "rounds: must be"),
-    "an unknown field": ("result", lambda content: content.update(final={}), "final: unknown field"),
-    "a text for a number": ("result", lambda content: content["rounds"][0].update(nll="1"), "nll"),
-    "times are missing": ("result", lambda content: content["timing"]["train_seconds"].pop(), "train_seconds"),
-    "bytes are missing": ("result", lambda content: content["traffic"]["up_bytes"].pop(), "traffic.up_bytes"),
-    "diverged too late": (
-        "result",
-        lambda content: content.update(diverged={"round": 13, "client": None, "reason": ""}),
-        "diverged.round",
-    ),
-    "a spread without a posterior": (
-        "result",
-        lambda content: content["rounds"][0].update(spread=1.0),
-        "spread: methods with a posterior",
-    ),
-    "no final": ("evaluation", lambda content: content.update(final=None), "final, reliability, clients: all or none"),
-    "too few bins": ("evaluation", lambda content: content["reliability"]["counts"].pop(), "must have 20 bins"),
-    "more right than there are": (
-        "evaluation",
-        lambda content: content["reliability"].update(
-            correct=[count + 1 for count in content["reliability"]["counts"]]
-        ),
-        "exceeds counts",
-    ),
-    "another accuracy": (
-        "evaluation",
-        lambda content: content["final"].update(accuracy=content["final"]["accuracy"] - 1),
-        "is of another accuracy",
-    ),
+WRONG: dict[str, list[tuple[Callable[[dict[str, Any]], None], str]]] = {
+    "result": [
+        *((without(key), f"{key}: is missing") for key in ("settings", "data", "model_sha256", "rounds", "timing")),
+        (put("final", {}), "final: unknown field"),
+        (put("model_sha256", "abc"), "model_sha256"),
+        (put("fingerprint", 5), "fingerprint"),
+        (put("data", "partition", None), "data.partition"),
+        (put("environment", "processes", 0), "environment.processes"),
+        (put("environment", "resumed_at", [13]), "resumed_at: exceeds round 12"),
+        (put("settings", {}), "settings.setup.rounds: must be a positive whole number"),
+        (put("settings", "evaluation", "every", 5), "rounds: must be [5, 10, 12]"),
+        (put("rounds", lambda rounds: rounds[:-1]), "rounds: must be [1, 2, ..., 12]"),
+        (put("rounds", 2, {"round": 3, "ece": 1.0, "nll": 1.0, "spread": None}), "rounds.2.accuracy: is missing"),
+        (put("rounds", 2, "accuracy", 101.0), "rounds.2.accuracy"),
+        (put("rounds", 0, "accuracy", "50"), "rounds.0.accuracy"),
+        (put("rounds", 0, "nll", -1.0), "rounds.0.nll"),
+        (put("rounds", 0, "spread", 1.0), "spread: methods with a posterior"),
+        (put("timing", "train_seconds", lambda values: values[1:]), "timing.train_seconds: must have 12 entries"),
+        (put("timing", "total_seconds", -1.0), "timing.total_seconds"),
+        (put("traffic", "up_bytes", lambda values: values[1:]), "traffic.up_bytes: must have 12 entries"),
+        (put("diverged", {"round": 13, **DIVERGED}), "diverged.round: must be at most 12"),
+        (put("diverged", {"round": 3, **DIVERGED}), "rounds: must be [1, 2]"),
+        (put("cell", "model", "FVBA"), "holds the result of another cell"),
+    ],
+    "evaluation": [
+        *((without(key), f"{key}: is missing") for key in ("settings", "data", "model_sha256", "final", "clients")),
+        (put("more", 1), "more: unknown field"),
+        (put("data", "out_of_distribution", "abc"), "data.out_of_distribution"),
+        (put("final", None), "final, reliability, clients: all or none"),
+        (put("final", "accuracy", lambda accuracy: accuracy - 1), "reliability: is of another accuracy"),
+        (put("final", "ood_auroc", "0.5"), "final.ood_auroc"),
+        (put("reliability", "counts", lambda counts: counts[1:]), "reliability: must have 20 bins"),
+        (put("reliability", "counts", lambda counts: [0] * len(counts)), "reliability.correct: exceeds counts"),
+        (put("reliability", "correct", lambda correct: [0] * len(correct)), "is of another accuracy"),
+        (put("confusion", [[-1]]), "confusion.0.0"),
+        (put("clients", "nll", 1, "1"), "clients.nll"),
+        (put("cell", "model", "FVBA"), "holds the evaluation of another cell"),
+    ],
 }
 
 
-@pytest.mark.parametrize("case", WRONG)
-def test_a_whole_file_of_the_wrong_form_is_refused(plan: Plan, case: str) -> None:
-    kind, change, words = WRONG[case]
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_whole_file_of_the_wrong_form_is_refused(plan: Plan, kind: str) -> None:
     cell = plan.cells[0]
     path = getattr(plan.paths, kind)(cell)
-    content = json.loads(path.read_text(encoding="utf-8"))
-    change(content)
-    content["environment"]["checksum"] = checksum(content)
-    path.write_text(json.dumps(content), encoding="utf-8")
-    with pytest.raises(DataError) as caught:
-        READERS[kind](path, cell)
-    message = str(caught.value)
-    assert str(path) in message and words in message and "\n" not in message
+    whole = path.read_text(encoding="utf-8")
+    for change, words in WRONG[kind]:
+        content = json.loads(whole)
+        change(content)
+        content["environment"]["checksum"] = checksum(content)
+        path.write_text(json.dumps(content), encoding="utf-8")
+        with pytest.raises(DataError) as caught:
+            READERS[kind](path, cell)
+        message = str(caught.value)
+        assert message.startswith(f"{path} ") and message.endswith(": delete it and run snakemake again"), words
+        assert words in message and "\n" not in message, message
 
 
 def test_diverged_cells_are_rows_without_final_numbers(plan: Plan) -> None:

@@ -13,41 +13,21 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tiny_federation import stopped_after
 
 from bflp.errors import UserError
 from bflp.grid.paths import Paths
 from bflp.runtime import progress
-from bflp.runtime.checkpoint import Checkpoints
 from bflp.runtime.lock import only_one
-from bflp.runtime.termination import Terminated
 
 ROOT = Path(__file__).resolve().parents[2]
 EVALUATION = {"settings": {"ece_bins": 20, "monte_carlo_samples": 2}, "fingerprint": "0" * 16}
 ROUNDS = {"setups": {4: {"fraction": 0.75, "rounds": 6}}}
 
 
-@pytest.fixture
-def stop_after(monkeypatch):
-    """Raise what a SIGTERM raises, once, as soon as the checkpoint of a given round is written."""
-
-    def stop(round_):
-        save = Checkpoints.save
-        done = []
-
-        def save_and_stop(self, reached):
-            save(self, reached)
-            if reached.round == round_ and not done:
-                done.append(round_)
-                raise Terminated(signal.SIGTERM)
-
-        monkeypatch.setattr(Checkpoints, "save", save_and_stop)
-
-    return stop
-
-
-def interrupted(tiny, job, name="cell", processes=1):
-    """Run a cell that is stopped; return the checkpoints that are there."""
-    with pytest.raises(Terminated):
+def interrupted(tiny, job, round_, name="cell", processes=1):
+    """Run a cell that is stopped after a round; return the checkpoints that are there."""
+    with stopped_after(round_):
         tiny.run(job, name, processes)
     assert not (tiny.folder / f"{name}.json").exists()
     return sorted(tiny.kept(name).glob("*.checkpoint.safetensors"))
@@ -56,11 +36,10 @@ def interrupted(tiny, job, name="cell", processes=1):
 @pytest.mark.parametrize(
     ("model", "aggregator", "processes"), [("FED", None, 1), ("FVBA", "PPA", 2), ("FVBWA", "EAA", 1)], ids=str
 )
-def test_a_stopped_cell_goes_on_to_the_same_result(tiny, stop_after, model, aggregator, processes):
+def test_a_stopped_cell_goes_on_to_the_same_result(tiny, model, aggregator, processes):
     job = tiny.job(model, aggregator, **ROUNDS)
     _, *expected = tiny.run(job, "straight")
-    stop_after(4)
-    assert len(interrupted(tiny, job, processes=processes)) == 1
+    assert len(interrupted(tiny, job, 4, processes=processes)) == 1
     result, *found = tiny.run(job, processes=3 - processes)
     assert found == expected
     assert result["environment"]["resumed_at"] == [4]
@@ -68,23 +47,20 @@ def test_a_stopped_cell_goes_on_to_the_same_result(tiny, stop_after, model, aggr
     assert result["timing"]["total_seconds"] > sum(result["timing"]["train_seconds"])
 
 
-def test_resumed_twice(tiny, stop_after):
+def test_resumed_twice(tiny):
     job = tiny.job(**ROUNDS)
     _, *expected = tiny.run(job, "straight")
-    stop_after(2)
-    interrupted(tiny, job)
-    stop_after(5)
-    interrupted(tiny, job)
+    interrupted(tiny, job, 2)
+    interrupted(tiny, job, 5)
     result, *found = tiny.run(job)
     assert found == expected
     assert result["environment"]["resumed_at"] == [2, 5]
 
 
-def test_a_damaged_checkpoint_means_the_start(tiny, stop_after, capsys):
+def test_a_damaged_checkpoint_means_the_start(tiny, capsys):
     job = tiny.job(**ROUNDS)
     _, *expected = tiny.run(job, "straight")
-    stop_after(4)
-    (file,) = interrupted(tiny, job)
+    (file,) = interrupted(tiny, job, 4)
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
@@ -104,16 +80,14 @@ def other_code(tiny, job):
 
 
 @pytest.mark.parametrize("other", [other_settings, other_code])
-def test_each_goes_on_from_its_own_checkpoint(tiny, stop_after, other):
+def test_each_goes_on_from_its_own_checkpoint(tiny, other):
     """Interrupted, run with other settings or code and interrupted, and back: nothing of either is lost."""
     job = tiny.job(**ROUNDS)
     other_job = other(tiny, job)
     _, *expected = tiny.run(job, "straight")
     _, *other_expected = tiny.run(other_job, "other")
-    stop_after(4)
-    interrupted(tiny, job)
-    stop_after(2)
-    assert len(interrupted(tiny, other_job)) == 2
+    interrupted(tiny, job, 4)
+    assert len(interrupted(tiny, other_job, 2)) == 2
     result, *found = tiny.run(job)
     assert found == expected
     assert result["environment"]["resumed_at"] == [4]

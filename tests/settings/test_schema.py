@@ -1,4 +1,4 @@
-"""Settings: what is refused, with which words, and that nothing but a ConfigError ever leaves the parser."""
+"""Settings: what is refused, with which words. tests/faults has any config that may be."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from bflp.errors import ConfigError
 from bflp.settings.schema import Settings
@@ -23,6 +20,10 @@ PAPER: dict[str, Any] = yaml.safe_load((PROJECT / "config.yaml").read_text(encod
 NAN, INFINITY = float("nan"), float("inf")
 SETUP_10 = {"clients": 10, "fraction": 1.0, "rounds": 3}
 HALF = {"clients": 100, "fraction": 0.5, "rounds": 500}
+METHODS = {
+    "A": {"base": "FVBA", "posterior": {"prior": {"mean": 1}}, "training": {"momentum": 0}, "aggregators": ["EAA"]},
+    "B": {"base": "A", "optimiser": {"name": "adam", "betas": [0.9, 0.99]}, "algorithm": "fedavg", "network": "lenet"},
+}
 
 
 RULE = """
@@ -387,82 +388,8 @@ def test_identity_leaves_out_what_is_neutral() -> None:
 def test_canonical_text_holds_all_settings() -> None:
     for config in (
         PAPER,
-        FULL,
+        {**PAPER, "models": METHODS},
         changed(("datasets", "mine"), {"source": "x.npz", "augment": {"flip_probability": 0.5}}),
     ):
         settings = Settings.parse(config)
-        assert Settings.parse(json.loads(settings.canonical())) == settings
-
-
-# Fuzzing -------------------------------------------------------------------------------------------------------------
-
-SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.integers(-3, 101),
-    st.floats(),
-    st.text(max_size=8),
-    st.sampled_from(
-        ["iid", "dirichlet", "FED", "FVBA", "EAA", "fmnist", "auto", "{x}", "../x", "1e-5", "10", "adam", "base"]
-    ),
-    st.dates(),
-)
-JUNK = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(SCALARS, inner, max_size=3),
-    max_leaves=6,
-)
-
-
-def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    items: Any = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(place for key, child in items for place in _places(child, (*path, key)))]
-
-
-METHODS = {
-    "A": {"base": "FVBA", "posterior": {"prior": {"mean": 1}}, "training": {"momentum": 0}, "aggregators": ["EAA"]},
-    "B": {"base": "A", "optimiser": {"name": "adam", "betas": [0.9, 0.99]}, "algorithm": "fedavg", "network": "lenet"},
-}
-FULL = {**PAPER, "models": METHODS}
-PLACES = [place for place in _places(FULL) if place]
-
-
-@st.composite
-def mutated(draw: st.DrawFn) -> Any:
-    """The paper's config, with methods, after up to four changes: a value replaced, a key removed, renamed or added."""
-    config = copy.deepcopy(FULL)
-    for _ in range(draw(st.integers(1, 4))):
-        *parents, last = draw(st.sampled_from(PLACES))
-        place: Any = config
-        try:
-            for key in parents:
-                place = place[key]
-            how = draw(st.sampled_from(["replace", "remove", "rename", "add"]))
-            if how == "replace":
-                place[last] = draw(JUNK)
-            elif how == "remove":
-                del place[last]
-            elif isinstance(place, list):
-                place.append(draw(JUNK))
-            elif how == "rename":
-                place[draw(SCALARS)] = place.pop(last)
-            else:
-                place[draw(SCALARS)] = draw(JUNK)
-        except (KeyError, IndexError, TypeError, AttributeError):
-            continue  # an earlier change has removed the place
-    return config
-
-
-@pytest.mark.slow
-@hypothesis_settings(max_examples=300, deadline=None)
-@given(mutated() | JUNK)
-def test_nothing_but_a_config_error_leaves_the_parser(config: Any) -> None:
-    try:
-        settings = Settings.parse(config)
-    except ConfigError as error:
-        assert str(error)
-        assert "\n" not in str(error)
-        assert "pydantic" not in str(error)
-    else:
         assert Settings.parse(json.loads(settings.canonical())) == settings

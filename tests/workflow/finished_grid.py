@@ -6,7 +6,6 @@ a run does); starting 48 programs would take minutes.
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 import shutil
@@ -62,10 +61,9 @@ def copy_project(folder: Path) -> None:
     for name in COPIED:
         source, target = PROJECT / name, folder / name
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, target)
         else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target)
+            shutil.copy2(source, target)
 
 
 def write_source(path: Path, seed: int, samples: int = 40) -> None:
@@ -93,18 +91,6 @@ def make(folder: Path) -> None:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).touch()
     _checked(snakemake(folder, "--touch", "--forceall"))
-
-
-def overlaid(*mappings: dict[Any, Any] | None) -> dict[Any, Any]:
-    """Mappings laid over one another, as config files are."""
-    result: dict[Any, Any] = {}
-    for mapping in mappings:
-        for key, value in (mapping or {}).items():
-            if isinstance(value, dict) and isinstance(result.get(key), dict):
-                result[key] = overlaid(result[key], value)
-            else:
-                result[key] = copy.deepcopy(value)
-    return result
 
 
 def write_config(folder: Path, config: dict[str, Any]) -> None:

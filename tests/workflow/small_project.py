@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import yaml
+from finished_grid import copy_project
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("Snakefile", "bflp", "config.yaml", "envs", "profiles", "workflow")
 
 # 6 rows, 2 clients, 2 rounds.
 CONFIG: dict[str, Any] = {
@@ -65,12 +64,7 @@ class Project:
     def make(cls, folder: Path) -> Project:
         """A fresh copy, without any results."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name in COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, folder / name)
-            else:
-                shutil.copy2(source, folder / name)
+        copy_project(folder)
         np.savez_compressed(folder / "tiny.npz", **source_arrays())  # type: ignore[arg-type]
         project = cls(folder)
         project.configure()

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from finished_grid import overlaid
 from small_project import CELLS, ROWS, Project, checked
+
+from bflp.settings.read import laid
 
 FAST, OTHER = {"learning_rate": 0.05}, {"learning_rate": 0.01}
 
@@ -93,7 +94,7 @@ def test_an_overlay_that_was_forgotten_says_so_and_loses_nothing(finished: Proje
     paper, other = (
         yaml.safe_load((finished.folder / name).read_text(encoding="utf-8")) for name in ("config.yaml", "small.yaml")
     )
-    (finished.folder / "config.yaml").write_text(yaml.safe_dump(overlaid(paper, other)), encoding="utf-8")
+    (finished.folder / "config.yaml").write_text(yaml.safe_dump(laid(paper, other)), encoding="utf-8")
     done = checked(finished.snakemake("--until", "train", configfile=None))
     said = done.stdout + done.stderr
     assert "6 of 6 finished results are of other settings, code or data and will be replaced" in said

@@ -10,7 +10,8 @@ import subprocess
 from collections import Counter
 
 import pandas as pd
-from small_project import COPIED, ROWS, Project, checked
+from finished_grid import COPIED
+from small_project import ROWS, Project, checked
 
 from bflp.results.evaluation import Evaluation
 from bflp.results.file import write
@@ -112,6 +113,7 @@ def test_nothing_runs_again_after_touching_moving_and_pacing(finished: Project) 
     for path in finished.folder.rglob("*"):
         if path.is_file() and ".snakemake" not in path.parts:
             os.utime(path)
+    assert finished.planned() == {}
     (finished.folder / "tiny.npz").rename(finished.folder / "moved.npz")
     finished.configure(datasets={"tiny": {"source": "moved.npz"}}, processes=3, device="auto", checkpoint_seconds=9)
     moved = Project(finished.folder.with_name("another name"))
