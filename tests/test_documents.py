@@ -59,6 +59,7 @@ def options_of(*command: str) -> set[str]:
     return {*OPTION.findall(done.stdout), "--help"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("document", "line"), commands(), ids=lambda value: value[:60])
 def test_commands_exist(document: str, line: str) -> None:
     words = shlex.split(line)

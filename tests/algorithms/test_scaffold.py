@@ -26,6 +26,7 @@ def test_with_momentum_the_number_of_steps_is_the_wrong_divisor(monkeypatch):
         toy.rounds(130)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weights", "optimum"), [("equal", UNIFORM), ("data", WEIGHTED)])
 @pytest.mark.parametrize("momentum", [0, 0.9])
 def test_reaches_the_optimum_where_fedavg_does_not(weights, optimum, momentum):

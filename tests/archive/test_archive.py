@@ -74,6 +74,7 @@ def flipped(content: bytes, at: int) -> bytes:
 # What is in it -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_it_holds_what_was_made(made: tuple[Plan, Path], unpacked: Path) -> None:
     plan, path = made
     names = set(files_of(path))
@@ -97,6 +98,7 @@ def test_it_holds_what_was_made(made: tuple[Plan, Path], unpacked: Path) -> None
     assert not [name for name in names if name.endswith((".npz", ".safetensors", ".pyc"))]
 
 
+@pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(made: tuple[Plan, Path], tmp_path: Path) -> None:
     plan, path = made
     write(plan, GIVEN, False, tmp_path / "another.zip")
@@ -149,6 +151,7 @@ def test_its_metadata_are_a_workflow_ro_crate(unpacked: Path) -> None:
     assert {found for found in references(crate["@graph"]) if not found.startswith("https://")} <= set(entities)
 
 
+@pytest.mark.slow
 def test_models_come_along_where_they_are_asked_for(made: tuple[Plan, Path], tmp_path: Path) -> None:
     plan, path = made
     write(plan, GIVEN, True, tmp_path / "models.zip")
@@ -382,6 +385,7 @@ def test_tables_by_other_code_say_so(made: tuple[Plan, Path], tmp_path: Path, mo
     assert check(made[1]).wrong == []
 
 
+@pytest.mark.slow
 def test_own_files_are_kept_and_never_run_by_a_check(tmp_path: Path) -> None:
     rule = tmp_path / "my rule.py"
     text = "def aggregate(means, log_variances, weights, settings, generator):\n    return 0, 0\n"

@@ -162,6 +162,7 @@ def test_config_files_and_values_lie_over_each_other_as_in_snakemake(
     assert (settings.processes, settings.results_dir) == (2, "there")
 
 
+@pytest.mark.slow
 def test_mistakes_in_settings_are_told_in_one_line(tmp_path: Path) -> None:
     assert one_line(program("status", cwd=tmp_path)) == "error: there is no config file config.yaml\n"
     Path(tmp_path, "config.yaml").write_text(yaml.safe_dump(CONFIG), encoding="utf-8")

@@ -40,6 +40,7 @@ def test_second_round_starts_where_the_servers_variance_puts_it(monkeypatch: pyt
         assert vector[1].neg().exp().item() == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["prior", "cold", "pull"])
 def test_rests_at_the_posterior(case: str) -> None:
     """Means over 300 copies: precision n H / tau + S0, mean n H c / (tau precision); a pull is one more loss."""

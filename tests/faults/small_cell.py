@@ -200,7 +200,7 @@ def forked(body: Callable[[], None], kill_after: float | None = None, number: in
         if not sent and kill_after is not None and past >= kill_after:
             os.kill(child, number)
             sent = True
-        if past > PATIENCE:
+        if past > PATIENCE and b"\nit hung\n" not in pieces:
             os.kill(child, signal.SIGKILL)
             pieces.append(b"\nit hung\n")
         time.sleep(0.001)

@@ -148,6 +148,7 @@ print(json.dumps([trained, loaded()]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "rule", "partition", "augment", "stack"),
     [

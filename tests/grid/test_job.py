@@ -52,6 +52,7 @@ def nothing(cell: Cell) -> bool:
 MOMENTUM = "    momentum: ShareBelowOne = 0.9\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "concerned"),
     [

@@ -50,6 +50,7 @@ def test_kept_cells_were_planned_and_finished() -> None:
             assert result.settings["aggregation"] == ("reference" if variant == "reference" else "exact")
 
 
+@pytest.mark.slow
 def test_a_cell_that_is_not_kept_is_listed_as_missing(folder: Path) -> None:
     variant, cell, _ = reproduction.kept()[0]
     text = reproduction.page()
@@ -83,6 +84,7 @@ def rows_of(text: str, *starts: str) -> list[list[str]]:
     return [row for row in rows if row[: len(starts)] == list(starts)]
 
 
+@pytest.mark.slow
 def test_a_planned_cell_that_is_copied_in_stands_beside_the_sources(folder: Path) -> None:
     shutil.rmtree(folder / "exact/cells/fmnist/noniid", ignore_errors=True)
     reproduction.archive.cache_clear()
@@ -101,6 +103,7 @@ def test_a_planned_cell_that_is_copied_in_stands_beside_the_sources(folder: Path
     assert compared[3:] == ["Flower", "88.1", "87.80", "1", "-0.3 pt", "—", "same"]
 
 
+@pytest.mark.slow
 def test_a_cell_that_no_source_has_is_told_apart(folder: Path) -> None:
     cell = add(folder, "fmnist/noniid/10/MINE/none/seed0", {"name": "fedprox", "mu": 1.0})
     ((_, _, accuracy, _, _, spread),) = [
@@ -109,6 +112,7 @@ def test_a_cell_that_no_source_has_is_told_apart(folder: Path) -> None:
     assert (accuracy, spread) == ("87.80", "—")
 
 
+@pytest.mark.slow
 def test_numbers_beyond_three_deviations_are_explained_by_the_same_seeds_or_not_at_all(folder: Path) -> None:
     def why() -> dict[str, str]:
         rows = rows_of(reproduction.page(), "exact", "FVBWA EAA, fmnist iid 10")

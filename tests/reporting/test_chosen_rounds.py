@@ -55,6 +55,7 @@ def shown(plan: Plan, verb: str, folder: Path, capsys: pytest.CaptureFixture[str
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partial", [[], ["--partial"]])
 def test_commands_show_the_chosen_rounds_and_say_so(
     plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str], partial: list[str]

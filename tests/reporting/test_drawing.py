@@ -63,8 +63,6 @@ CASES = {
     "sweeps that have not run": ({"methods": SWEPT, "sweeps": SWEEPS}, {"wanted": lambda row, seed: False}),
     "no built-in name": ({"methods": {"A": ("equal", ("Z",)), "B": ("equal", ("Z",)), "C": ("data", ())}}, {}),
 }
-# The extremes, for the inner loop.
-QUICK = ("complete", "nothing yet", "many methods")
 
 
 def block_of(case):
@@ -88,9 +86,8 @@ def axis_shows(axis, tick):
     return low - 1e-9 <= tick.get_loc() <= high + 1e-9
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case in QUICK else pytest.mark.slow) for case in CASES]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", figures.FIGURES)
 def test_no_text_is_small_cut_or_over_another(name, case):
     block = block_of(case)
@@ -113,6 +110,7 @@ def test_no_text_is_small_cut_or_over_another(name, case):
         assert not box.overlaps(other_box), f"{one!r} over {other!r}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", figures.FIGURES)
 def test_files_have_text_and_true_type_fonts_and_are_the_same_each_time(name, tmp_path):
     block = block_of("sweeps" if name == "sweep" else "complete")
@@ -131,6 +129,7 @@ def texts_of(svg: Path) -> list[str]:
     return re.findall(r"<text[^>]*>([^<]*)</text>", svg.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["complete", "many methods", "no built-in name"])
 def test_every_row_is_shown(case):
     """A line in each panel of curves, a point, a diagram: none is left out, whatever its method is called."""
@@ -183,6 +182,7 @@ def test_ece_axis_names_the_bins_of_the_curves(bins, label):
     assert [axes.get_ylabel() for axes in figure.axes if axes.get_ylabel()] == ["Accuracy (%)", label, "NLL"]
 
 
+@pytest.mark.slow
 def test_round_times(tmp_path):
     with (PUBLISHED / "round_time.csv").open() as file:
         published = list(csv.DictReader(file))

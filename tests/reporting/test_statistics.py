@@ -197,6 +197,7 @@ def texts_of(path):
     return re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["ten blocks", "two blocks", "nothing"])
 def test_figures(case, tmp_path):
     blocks = [(f"data{index}", "iid", "10") for index in range(10)] if case == "ten blocks" else BLOCKS

@@ -165,12 +165,12 @@ def test_marks_are_the_intervals_of_the_statistics() -> None:
     frame = frame[~gone]
     chosen = StatisticsSettings(reference="FVBWA EAA", equivalence={"nll": 0.01, "accuracy": 0.5})
     found = analyse(frame, plan.shown_rows, plan.blocks(), range(5), chosen, METRICS)
-    number = 0
+    number, tables = 0, make_tables(plan, frame, {})
     for compared in found.compared:
         low, high = compared.by_block.low, compared.by_block.high
         for (row, block), _ in np.ndenumerate(low):
             dataset, partition, clients = found.blocks[block]
-            table = make_tables(plan, frame, {})[["10", "100"].index(clients)]
+            table = tables[["10", "100"].index(clients)]
             rows = table.blocks[["iid", "noniid"].index(partition)][1]
             column = 2 * ["fmnist", "cifar10", "svhn"].index(dataset) + ["nll", "accuracy"].index(compared.name)
             entry = rows[row][1][column]

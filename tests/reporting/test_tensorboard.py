@@ -84,6 +84,7 @@ def test_a_folder_with_something_in_it_is_refused(finished: list[Finished], tmp_
             write_events(finished, path)
 
 
+@pytest.mark.slow
 def test_training_never_imports_it() -> None:
     code = (
         "import sys, bflp.cli.train, bflp.runtime.cell, bflp.runtime.evaluate\n"

@@ -48,6 +48,7 @@ def test_a_deterministic_model(tiny: TinyFederation) -> None:
     assert 100 * np.mean(found.argmax(1) == data.test_labels) == pytest.approx(result["rounds"][-1]["accuracy"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variational", "gaussian"), [("dense", DENSE), ("last:2", ["0.weight", *DENSE]), ("all", ALL)]
 )

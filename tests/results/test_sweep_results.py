@@ -248,6 +248,7 @@ def test_a_grid_without_sweeps_has_no_word_of_them(tmp_path: Path) -> None:
     assert "sweeps" not in json.loads(plan.summary_job()) and "sweeps" not in json.loads(plan.figures_job(()))
 
 
+@pytest.mark.slow
 def test_an_archive_of_it_is_whole_and_its_names_lead_nowhere_else(tmp_path: Path) -> None:
     plan = made(tmp_path / "run")
     path = tmp_path / "grid.zip"

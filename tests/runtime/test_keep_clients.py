@@ -31,6 +31,7 @@ def equal(ours, theirs) -> bool:
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "rule"), [("FED", None), ("FVBWA", "EAA")])
 def test_it_changes_nothing_else_and_no_number_of_processes_changes_it(tiny, model, rule):
     job = tiny.job(model, rule, **ROUNDS)

@@ -52,6 +52,7 @@ def job_of(tiny, entry, rule, rounds, every=1, fraction=1.0):
     return tiny.job("METHOD", rule, training={"learning_rate": 0.01}, **sections)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("entry", "rule"), METHODS)
 def test_processes_and_a_stop_change_no_bit(tiny, entry, rule):
     job = job_of(tiny, entry, rule, 5)
@@ -69,6 +70,7 @@ class Killed(BaseException):
     """Nothing is saved after it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("entry", "rule"), METHODS)
 def test_more_rounds_go_on_from_fewer(tiny, monkeypatch, entry, rule):
     """4 rounds extended to 8, killed where it hurts most, and again: as 8 at once. Not all clients train in each
