@@ -10,7 +10,7 @@ os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL
 
 pytest_plugins = ["tests.tiny_federation"]
 # They start programs: Snakemake, SLURM, TeX, a browser, or hundreds that are killed.
-SLOW = ("faults", "gpu", "workflow")
+SLOW = ("archive", "faults", "gpu", "workflow")
 SIGNALS = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
 
 

@@ -287,6 +287,7 @@ def checked(tmp_path: Path, change: Callable[[Path], None] | None = None) -> tup
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 def test_a_job_is_checked_against_the_code_on_disk(tmp_path: Path) -> None:
     def add(text: str, name: str) -> Any:
         def change(package: Path) -> None:

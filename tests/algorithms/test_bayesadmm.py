@@ -53,6 +53,7 @@ def test_cold_posterior() -> None:
     assert torch.allclose(dual(toy, "precision"), -10 * CURVATURES, rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rho", "damping"), [(1.0, 1.0), (0.5, 0.1)])
 def test_some_of_the_clients_each_round(rho: float, damping: float) -> None:
     toy = Conjugate(bayesadmm, bayesadmm.Settings(rho, damping), kind="ivon")
@@ -62,6 +63,7 @@ def test_some_of_the_clients_each_round(rho: float, damping: float) -> None:
     assert toy.mean == pytest.approx(EXACT_MEAN, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_logistic_regression_reaches_inference_on_all_data() -> None:
     """With duals that stay 0 a quadratic toy would converge as well; this one would not."""
     together = logistic_together()

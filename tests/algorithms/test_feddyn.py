@@ -24,6 +24,7 @@ def test_weighted():
     assert toy.rounds(500)[-1] == near(WEIGHTED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weights", "optimum"), [("equal", UNIFORM), ("data", WEIGHTED)])
 def test_reaches_the_optimum_where_fedavg_does_not(weights, optimum):
     """Though five, fifteen and thirty steps solve no client's problem."""

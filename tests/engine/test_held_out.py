@@ -87,6 +87,7 @@ def test_the_metrics_are_those_of_all_held_out_samples_together(tiny):
     assert found["ece"] == pytest.approx(100 * sum(gaps) / len(samples), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_cell_records_them_and_any_number_of_processes_the_same(tiny):
     path = held_out_partition(tiny)
     job = tiny.job("FVBWA", "EAA", partitions=PARTITION)

@@ -174,6 +174,7 @@ def test_how_final_models_are_evaluated_is_in_no_job_but_in_the_evaluations() ->
         assert changed == {cell for cell in plan.cells if concerned(cell)}, path
 
 
+@pytest.mark.slow
 def test_jobs_are_the_same_in_every_process() -> None:
     code = (
         "import hashlib, pathlib; from bflp.settings.schema import load; from bflp.grid.plan import Plan;"

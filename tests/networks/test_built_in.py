@@ -79,6 +79,7 @@ def test_gradient_against_finite_differences(spec: dict[str, object], variationa
         assert slope == pytest.approx(float(gradient[where].norm()), rel=1e-4, abs=1e-8), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spec", "repeats"),
     [(MLP, 300), *(pytest.param({"name": name}, 20, marks=pytest.mark.slow, id=name) for name in ("cnn", "resnet20"))],

@@ -29,6 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     reproduction.archive.cache_clear()
 
 
+@pytest.mark.slow
 def test_page_is_in_step_with_the_kept_results() -> None:
     """Make it anew with: bflp reproduction."""
     assert reproduction.FOLDER.with_suffix(".md").read_text(encoding="utf-8") == reproduction.page()

@@ -119,6 +119,7 @@ def compiled(folder: Path, tables: list[Table], options: str = "") -> str:
     return text
 
 
+@pytest.mark.slow
 @needs_tex
 def test_everything_is_printed(tmp_path: Path) -> None:
     half = as_results().sample(frac=0.5, random_state=0)
@@ -144,6 +145,7 @@ def test_everything_is_printed(tmp_path: Path) -> None:
         assert re.sub(r"[\s_]", "", expected) in printed, expected
 
 
+@pytest.mark.slow
 @needs_tex
 @pytest.mark.parametrize("options", ["", "12pt", "a4paper,twocolumn"])
 @pytest.mark.parametrize("datasets", [1, 3])

@@ -20,6 +20,8 @@ from bflp.grid.paths import Paths
 from bflp.runtime import progress
 from bflp.runtime.lock import only_one
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 EVALUATION = {"settings": {"ece_bins": 20, "monte_carlo_samples": 2}, "fingerprint": "0" * 16}
 ROUNDS = {"setups": {4: {"fraction": 0.75, "rounds": 6}}}

@@ -9,6 +9,8 @@ from tiny_federation import stopped_after
 
 from bflp.runtime.train import HopelessError
 
+pytestmark = pytest.mark.slow
+
 ALL = {"setups": {4: {"fraction": 1.0, "rounds": 3}}}
 
 
