@@ -1,6 +1,6 @@
 # make demo    the paper's tables on a small data set, in minutes
 # make test    everything is checked
-# make test-quick    the inner loop: without workflow, faults, browser, TeX, SLURM and what takes long; about three minutes
+# make test-quick    the inner loop: without workflow, faults, browser, TeX, SLURM and what takes long; about two minutes
 # make check   style and types
 # make bench   speed and memory, about ten minutes
 # make setup   what all share: a virtual environment in .venv with pinned packages and the command `bflp`

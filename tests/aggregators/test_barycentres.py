@@ -48,6 +48,7 @@ def squared_w2(p, q):
 DIVERGENCES = {"W2": squared_w2, "RKL": kl, "FKL": lambda q, client: kl(client, q)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", DIVERGENCES)
 @pytest.mark.parametrize(("weights", "means", "variances"), CASES)
 def test_it_minimises_the_weighted_sum_of_divergences(rule, weights, means, variances):

@@ -55,6 +55,7 @@ def test_which_weights_are_gaussian(spec: dict[str, object], variational: str, g
     assert layout.noise_size == noise_size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variational", ["none", "dense", "all"])
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec["name"])
 def test_gradient_against_finite_differences(spec: dict[str, object], variational: str) -> None:

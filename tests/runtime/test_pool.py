@@ -29,6 +29,7 @@ def no_worker_is_left():
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "aggregator"), [("FED", None), ("FEDAVG", None), ("FVBA", "PPA"), ("FVBWA", "CF")], ids=str
 )
