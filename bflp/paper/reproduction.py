@@ -5,7 +5,7 @@ In the template `{{cells}}` becomes the list of kept cells, `{{missing}}` that o
 without data, `{{sources}}` what is known of the sources, `{{side_by_side}}` what they and we have for the same row,
 `{{beyond}}` all numbers beyond 3 deviations, `{{seeds}}` and `{{below}}` what the seeds say, `{{unpublished}}` kept
 cells that no source has; `{{comparison VARIANT}}`, `{{marked VARIANT}}`, `{{late VARIANT}}` and `{{claims VARIANT}}`
-what one variant says, a folder below docs/reproduction. No number is typed.
+what one variant says, a folder below docs/reproduction. No number that is made of kept results is typed.
 """
 
 from __future__ import annotations

@@ -203,6 +203,9 @@ def save(figure: Any, path: Path, formats: Sequence[str] = FORMATS) -> None:
             # Run the layout engine once, not for every format.
             figure.draw_without_rendering()
             figure.set_layout_engine("none")
+            for axes in figure.axes:
+                # The solver's last digits differ from run to run, and names within an SVG are made of all digits.
+                axes.set_position(np.round(axes.get_position(original=True).bounds, 9))
         for kind in formats:
             metadata = {"CreationDate": None} if kind == "pdf" else {"Date": None}
             with whole_file(path.with_name(f"{path.name}.{kind}")) as temporary:
