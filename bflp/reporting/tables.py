@@ -18,7 +18,7 @@ from bflp.reporting.statistics.paired import FEWEST_PAIRS
 from bflp.reporting.summary import KEYS, Summary, bold_best, bold_lowest, marked
 from bflp.reporting.table import DIFFERS, Entry, Row, Table, TableBlock
 from bflp.reporting.target import target_table
-from bflp.reporting.titles import clients_title, partition_title, reference_row, row_labels, row_title
+from bflp.reporting.titles import block_title, clients_title, partition_title, reference_row, row_labels, row_title
 from bflp.results.result import Result
 from bflp.results.sweeps import shown, with_chosen
 
@@ -144,7 +144,8 @@ def _held_out(cells: pd.DataFrame | None, metric: str, seeds: int) -> Entry:
 def round_time_table(plan: Plan, frame: pd.DataFrame) -> Table:
     """Training time per round: a column per number of processes, and the time of aggregation.
 
-    frame: model, aggregator, processes, seconds_per_round, standard_error, aggregation_seconds.
+    frame: dataset, partition, clients, the same of all rows; model, aggregator, processes, seconds_per_round,
+    standard_error, aggregation_seconds.
     """
     measured = plan.settings.round_time
     rows: list[Row] = []
@@ -153,11 +154,11 @@ def round_time_table(plan: Plan, frame: pd.DataFrame) -> Table:
         entries = [Entry(float(mean), float(error), 1, 1) for mean, error in times.to_numpy()]
         aggregation = f"{1000 * group['aggregation_seconds'].mean():.1f}"
         rows.append((row_labels((str(model), str(rule))), [*entries, aggregation]))
-    clients = clients_title(measured.clients, plan.settings.setups[measured.clients].clients)
+    dataset, partition, clients = frame.iloc[0][KEYS[:3]]
     return Table(
         name="round_time",
         caption=f"Seconds of local training per communication round by number of processes, and milliseconds of "
-        f"aggregation: {dataset_title(measured.dataset)}, {partition_title(measured.partition)}, {clients}; "
+        f"aggregation: {block_title(dataset, partition, clients, plan.settings.setups[clients].clients)}; "
         f"mean ± standard error over {measured.rounds} rounds after one to warm up.",
         labels=("", "Model", "Aggregator"),
         groups=[("Processes", len(measured.processes)), ("", 1)],
