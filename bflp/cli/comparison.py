@@ -12,7 +12,7 @@ from bflp.cli.common import finished_cells, plan_from
 from bflp.errors import DataError
 from bflp.files import whole_file, write_text
 from bflp.paper.claims import CLAIMS, in_words
-from bflp.paper.comparison import compare, comparison_table, summary
+from bflp.paper.comparison import compare, comparison_table, left_out, summary
 from bflp.paper.comparison_figure import draw
 from bflp.reporting.figures import style
 from bflp.reporting.formats import write_table
@@ -39,14 +39,17 @@ def run(arguments: argparse.Namespace) -> None:
         found, folder = read_merged(plan), plan.results / "tables"
         setups = [(cell, plan.cell_settings(cell)) for cell in plan.cells]
     compared = compare(found, setups)
+    gone = left_out(found)
     if compared.empty:
-        raise DataError("none of the cells that have run is in the published tables: there is nothing to compare")
+        what = "none of the cells that have run is in the published tables: there is nothing to compare"
+        raise DataError(f"{what}. {gone}" if gone else what)
     with whole_file(folder / "comparison.csv") as temporary:
         compared.to_csv(temporary, index=False, float_format="%.4f")
-    table = comparison_table(compared)
+    table = comparison_table(compared, gone)
     write_table(table, folder)
     style.save(draw(compared), folder / "comparison")
     claims = "\n".join(in_words(source, found) for source in dict.fromkeys(compared["source"]) if source in CLAIMS)
+    claims += f"\n{gone}\n" if gone else ""
     write_text(folder / "claims.md", claims)
     print(to_markdown(table))
     print(claims)

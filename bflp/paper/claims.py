@@ -1,7 +1,7 @@
 """Papers' statements as checks over results: each is true, false, or there is not enough data to say.
 
 `CLAIMS` has them by source. Every check takes means per (dataset, partition, clients, model, aggregator) of the models
-that the source has numbers of. A test runs the same checks on the published
+that the source has numbers of, where none of their seeds diverged. A test runs the same checks on the published
 numbers: that shows what the statements mean there.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
-from bflp.paper.comparison import parts
+from bflp.paper.comparison import parts, usable
 from bflp.paper.sources import KEYS, sources
 
 LOW_SPREAD, HIGH_SPREAD = ("GAA", "AALV", "CF"), ("EAA", "PPA")
@@ -37,8 +37,8 @@ class Verdict:
 def check_all(source: str, frame: pd.DataFrame) -> list[Verdict]:
     """All claims of a source over tidy results (or its published numbers in the same columns)."""
     columns = [*SIGNS, "spread", "train_seconds", "aggregation_seconds"]
-    known = frame["model"].isin(sources()[source].numbers["model"])
-    means = frame[known].groupby(KEYS)[[name for name in columns if name in frame]].mean().reindex(columns=columns)
+    known = usable(frame[frame["model"].isin(sources()[source].numbers["model"])])
+    means = known.groupby(KEYS)[[name for name in columns if name in frame]].mean().reindex(columns=columns)
     return [_verdict(claim, list(check(means))) for claim, check in CLAIMS.get(source, ())]
 
 

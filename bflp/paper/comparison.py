@@ -18,7 +18,7 @@ from bflp.errors import DataError
 from bflp.grid.cell import Cell
 from bflp.paper.sources import KEYS, sources
 from bflp.reporting.table import MISSING, Entry, Table
-from bflp.reporting.titles import aggregator_title, block_title
+from bflp.reporting.titles import aggregator_title, block_title, row_title
 
 MARKED_BEYOND = 3.0
 COLUMNS = [
@@ -50,14 +50,13 @@ def published() -> pd.DataFrame:
 
 
 def compare(frame: pd.DataFrame, setups: Setups) -> pd.DataFrame:
-    """COLUMNS for every published number of which we have at least one seed.
+    """COLUMNS for every published number of which we have at least one seed, and of whose seeds none diverged.
 
     frame: tidy results (results.frame); setups: of its cells. Raises DataError where a published cell has none.
     """
     theirs = published()
-    usable = frame[~frame["diverged"].astype(bool)]
     metrics = [name for name in METRICS if name in frame]
-    long = usable.melt(id_vars=KEYS, value_vars=metrics, var_name="metric", value_name="value")
+    long = usable(frame).melt(id_vars=KEYS, value_vars=metrics, var_name="metric", value_name="value")
     long["value"] = pd.to_numeric(long["value"])
     ours = long.groupby([*KEYS, "metric"], sort=False)["value"].agg(["mean", "sem", "count"]).reset_index()
     ours = ours.rename(columns={"mean": "ours", "sem": "ours_error", "count": "seeds"})
@@ -71,6 +70,22 @@ def compare(frame: pd.DataFrame, setups: Setups) -> pd.DataFrame:
     # Rows in the order of the sources, and what several sources have together.
     places = [pd.factorize(joined[name])[0] for name in ("metric", *reversed(KEYS))]
     return joined.iloc[np.lexsort(places)].reset_index(drop=True)[COLUMNS]
+
+
+def usable(frame: pd.DataFrame) -> pd.DataFrame:
+    """Tidy results without the rows that diverged with any seed of a block: those that survived would flatter them."""
+    diverged = frame["diverged"].astype(bool)
+    return frame[~diverged.groupby([frame[key] for key in KEYS]).transform("any")]
+
+
+def left_out(frame: pd.DataFrame) -> str:
+    """Which published rows are left out of tidy results, since they diverged, and with which seeds; or nothing."""
+    gone = frame[frame["diverged"].astype(bool)].merge(published()[KEYS].drop_duplicates(), on=KEYS)
+    rows = [
+        f"{row_title(key[3:])} in {'/'.join(key[:3])}, where it diverged with seed {', '.join(map(str, part['seed']))}"
+        for key, part in parts(gone, KEYS)
+    ]
+    return f"Left out: {'; '.join(rows)}." if rows else ""
 
 
 def _differing(joined: pd.DataFrame, setups: Setups) -> list[str]:
@@ -92,8 +107,11 @@ def parts(frame: pd.DataFrame, names: list[str]) -> Iterable[tuple[tuple[Any, ..
     return cast("Iterable[tuple[tuple[Any, ...], pd.DataFrame]]", frame.groupby(names, sort=False))
 
 
-def comparison_table(compared: pd.DataFrame, name: str = "comparison") -> Table:
-    """The comparison as a table: a row per model, aggregator, metric and source, a block of rows per block of cells."""
+def comparison_table(compared: pd.DataFrame, left_out: str = "") -> Table:
+    """The comparison as a table: a row per model, aggregator, metric and source, a block of rows per block of cells.
+
+    left_out: what the caption says of rows that are not there.
+    """
     notes = {text: _letters(index) for index, text in enumerate(filter(None, dict.fromkeys(compared["differing"])))}
     shown = []
     for key, block in parts(compared, KEYS[:3]):
@@ -109,11 +127,12 @@ def comparison_table(compared: pd.DataFrame, name: str = "comparison") -> Table:
         shown.append((block_title(*key), rows))
     differing = "".join(f" ({letter}) {text}." for text, letter in notes.items())
     return Table(
-        name=name,
+        name="comparison",
         caption="Published and our numbers, mean ± standard error over seeds (one seed: no error), theirs ± what they "
         "print. Difference: in units of the published standard deviation of one seed (at least half a unit of the last "
         "digit), * beyond 3; where no error is published in points (pt). Sources: lowest and highest published, where "
-        f"there are several. Set-up: whether it is the published one, and what differs.{differing}",
+        f"there are several. Set-up: whether it is the published one, and what differs.{differing}"
+        + (f" {left_out}" if left_out else ""),
         labels=("", "Row", "Metric"),
         groups=[("", 7)],
         columns=["Source", "Published", "Ours", "Seeds", "Difference", "Sources", "Set-up"],

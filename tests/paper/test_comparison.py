@@ -12,7 +12,7 @@ from bflp.cli import comparison as command
 from bflp.errors import DataError
 from bflp.grid.cell import NO_AGGREGATOR, Cell
 from bflp.paper.claims import check_all
-from bflp.paper.comparison import compare, comparison_table, published, summary
+from bflp.paper.comparison import compare, comparison_table, left_out, published, summary
 from bflp.paper.comparison_figure import draw
 from bflp.paper.reproduction import FOLDER
 from bflp.paper.sources import KEYS, PUBLISHED, TEXT, sources
@@ -92,11 +92,16 @@ def test_another_set_up_is_named_and_not_counted_as_the_same() -> None:
         compare(frame, [])
 
 
-def test_seeds_are_averaged_and_diverged_ones_left_out() -> None:
+def test_seeds_are_averaged_and_rows_with_a_diverged_one_left_out() -> None:
     found = compared(tidy(90.0, 91.0)).set_index("metric")
     assert found.loc["accuracy", "ours"] == pytest.approx(90.5)
     assert found.loc["accuracy", "ours_error"] == pytest.approx(0.5)
     assert compared(tidy(90.0, diverged=True)).empty
+    both = pd.concat([tidy(90.0, 91.0).assign(diverged=[False, True]), tidy(90.0).assign(aggregator="PPA")])
+    assert set(compared(both)["aggregator"]) == {"PPA"}
+    assert left_out(both) == "Left out: FVBWA EAA in fmnist/iid/10, where it diverged with seed 1."
+    assert left_out(both.assign(model="MINE")) == left_out(tidy(90.0)) == ""
+    assert comparison_table(compared(both), left_out(both)).caption.endswith("diverged with seed 1.")
 
 
 def test_spread_is_compared_only_where_it_is_published() -> None:
@@ -141,6 +146,7 @@ def test_command_compares_an_archive(tmp_path: Path, capsys: pytest.CaptureFixtu
 def published_frame(source: str) -> pd.DataFrame:
     """A source's published numbers as tidy results. Times: local training with ten processes, where published."""
     wide = sources()[source].numbers.pivot_table(index=KEYS, columns="metric", values="published").reset_index()
+    wide["diverged"] = False
     file = PUBLISHED / source / "round_time.csv"
     if not file.exists():
         return wide
@@ -190,6 +196,15 @@ def test_claims_are_about_the_rows_of_their_paper() -> None:
     frame = published_frame("bflp")
     best = frame[frame["model"] == "FEDAVG"].assign(model="SCAFFOLD", accuracy=100.0, ece=0.0, nll=0.0)
     assert outcomes(pd.concat([frame, best])) == ["true"] * 5
+
+
+def test_claims_leave_out_rows_that_diverged_with_some_seed() -> None:
+    frame = published_frame("bflp")
+    survivor = frame[frame["model"] == "FVBWA"].assign(accuracy=1.0)
+    assert outcomes(pd.concat([frame, survivor]))[0] == "false"
+    gone = survivor.assign(diverged=True, accuracy=None)
+    rest = frame[frame["model"] != "FVBWA"]
+    assert outcomes(pd.concat([rest, survivor, gone])) == outcomes(rest)
 
 
 def test_claims_say_when_there_is_not_enough_data() -> None:
