@@ -88,6 +88,12 @@ def test_small_differences_are_the_same_and_noisy_ones_cannot_be_told():
     assert "cannot be told from no difference: all other rows" in text
     text = summary(analysed(frame_of([0, 0, 0], noise=0), equivalence={"accuracy": 0.5}))
     assert "no different in any run: all other rows" in text and "Nothing is claimed" in text
+    # Eight seeds are enough, but numbers that never vary have no t test.
+    frame = frame_of([0, 0, 0], 8, noise=0, blocks=BLOCKS[:1]).round(2)
+    frame["accuracy"] += 1.0 * (frame["aggregator"] == "EAA") - 0.5 * (frame["aggregator"] == "GAA")
+    text = summary(analysed(frame, 8, blocks=BLOCKS[:1], equivalence={"accuracy": 0.5}))
+    assert "differs by the same in every run of a block, so that no test applies: FVBWA EAA +1.00, FVBWA GAA -0" in text
+    assert "not enough seeds" not in text and "and differences that vary within a block." in text
 
 
 def test_five_seeds_of_one_block_claim_nothing_and_six_do():

@@ -14,6 +14,9 @@ from bflp.reporting.titles import partition_title, row_title
 
 # A paragraph names so many leaders of a metric, and so many blocks of each.
 MOST_NAMED = 3
+_CONSTANT = "differs by the same in every run of a block, so that no test applies"
+# What is told with the difference of each row.
+_EACH = ("better", "worse", _CONSTANT)
 
 
 def summary(statistics: Statistics) -> str:
@@ -37,8 +40,13 @@ def _of_metric(statistics: Statistics, compared: Compared) -> str:
     for index in statistics.others:
         if np.isnan(compared.differs[index]):
             nothing = not np.nan_to_num(compared.by_block.difference[index]).any()
-            equal = nothing and compared.overall.pairs[index] >= FEWEST_PAIRS
-            told.setdefault("no different in any run" if equal else "not enough seeds to say", []).append(names[index])
+            pairs = compared.overall.pairs[index]
+            if nothing and pairs >= FEWEST_PAIRS:
+                told.setdefault("no different in any run", []).append(names[index])
+            elif pairs < FEWEST_CLAIMED:
+                told.setdefault("not enough seeds to say", []).append(names[index])
+            else:
+                told.setdefault(_CONSTANT, []).append(f"{names[index]} {interval(compared, index)}")
             continue
         claims = compared.claims(index)
         for claim in claims:
@@ -51,7 +59,7 @@ def _of_metric(statistics: Statistics, compared: Compared) -> str:
             told.setdefault("cannot be told from no difference", []).append(names[index])
     every = len(statistics.others)
     listed = (
-        f"{kind}: {'all other rows' if len(rows) == every > 1 and kind not in ('better', 'worse') else ', '.join(rows)}"
+        f"{kind}: {'all other rows' if len(rows) == every > 1 and kind not in _EACH else ', '.join(rows)}"
         for kind, rows in told.items()
         if rows
     )
@@ -87,7 +95,7 @@ def _about_claims(statistics: Statistics) -> str:
         f"{FEWEST_CLAIMED - 1} gives p = {2.0 ** (2 - FEWEST_CLAIMED):g} at best)"
     )
     if not asked:
-        return f"Nothing is claimed: {needed}."
+        return f"Nothing is claimed: {needed}, and differences that vary within a block."
     return (
         f"Better, worse and the same are claims at {LEVEL:g}, Holm-corrected over the {asked} questions asked of rows "
         f"and metrics (does it differ? by less than what matters?); in brackets are 95% intervals; {needed}"
