@@ -113,6 +113,6 @@ def _clients(federation: Federation, predictions: Predictions) -> dict[str, Any]
     for name, values in client_metrics(predictions, counts).items():
         seen[name] = [round(float(value), 6) if some else None for value, some in zip(values, has_data, strict=True)]
         for what in SUMMARIES:
-            better = METRICS[name].higher_is_better
+            better = bool(METRICS[name].higher_is_better)
             seen[f"{name}_{what}"] = summarise(values[has_data], what, better)
     return seen

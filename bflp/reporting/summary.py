@@ -65,14 +65,14 @@ def marked(entries: Sequence[Entry], rule: BoldRule) -> list[Entry]:
     return [replace(entry, bold=bold) for entry, bold in zip(entries, flags, strict=True)]
 
 
-def bold_best(means: Sequence[float], standard_errors: Sequence[float], higher_is_better: bool) -> list[bool]:
+def bold_best(means: Sequence[float], standard_errors: Sequence[float], higher_is_better: bool | None) -> list[bool]:
     """Bold in a column of a block is what lies within the best row's standard error of the best mean.
 
     Of several rows with the best mean the one with the smallest standard error counts. Missing rows (NaN) are not
-    bold; a missing standard error counts as 0.
+    bold; a missing standard error counts as 0. higher_is_better: None where neither is better, and nothing bold.
     """
     present = [index for index, mean in enumerate(means) if not math.isnan(mean)]
-    if not present:
+    if higher_is_better is None or not present:
         return [False] * len(means)
     errors = [0.0 if math.isnan(error) else error for error in standard_errors]
     sign = -1 if higher_is_better else 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from bflp.engine import evaluators
-from bflp.engine.metrics.registry import names
+from bflp.engine.metrics.registry import METRICS, names
 from bflp.settings.explain import require, shown, wrong
 from bflp.settings.networks import checked_network
 from bflp.settings.values import (
@@ -319,6 +319,12 @@ def _metric(value: Any) -> Any:
     return value
 
 
+def _compared(value: Any) -> Any:
+    if METRICS[_metric(value)].higher_is_better is None:
+        raise ValueError("no row can be better by it: neither more nor less of it is better")
+    return value
+
+
 class Tables(Section):
     """What the result tables show."""
 
@@ -342,7 +348,7 @@ class StatisticsSettings(Section):
 
     reference: str | None = None
     """A model, or a model and its aggregator, such as FVBWA EAA; null: FEDAVG where the grid has it, else the first."""
-    equivalence: Annotated[dict[Annotated[str, BeforeValidator(_metric)], PositiveFloat], Field(min_length=1)] = {
+    equivalence: Annotated[dict[Annotated[str, BeforeValidator(_compared)], PositiveFloat], Field(min_length=1)] = {
         **{"accuracy": 0.5, "ece": 0.5, "nll": 0.01}
     }
     """The metrics that are compared, each with the largest difference that does not matter, in its unit."""

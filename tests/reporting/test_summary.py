@@ -79,6 +79,8 @@ def test_every_bold_flag_of_the_published_spread_table():
         # One seed has no standard error: ties of the best mean alone.
         ([90, 89.99, 90], [NAN, NAN, NAN], True, [True, False, True]),
         ([90, 89.99, 90], [NAN, 0.5, 0.5], True, [True, False, True]),
+        # Of what is neither better high nor low nothing is best.
+        ([1.5, 0.9], [0.1, 0.1], None, [False, False]),
     ],
 )
 def test_bold_best(means, errors, higher, bold):

@@ -211,6 +211,15 @@ def test_chosen_metrics_are_the_columns() -> None:
     assert table.columns == [METRICS["clients_accuracy_worst_decile"].title, "Accuracy (%)"] * 3
 
 
+def test_nothing_is_bold_of_metrics_that_are_neither_better_high_nor_low() -> None:
+    undirected = ["entropy", "expected_entropy", "mutual_information", "temperature", "ensemble_beta"]
+    plan = paper(metrics=undirected)
+    assert "**" not in to_markdown(make_tables(plan, made_up(plan), {})[0])
+    assert [name for name, metric in METRICS.items() if metric.higher_is_better is None] == sorted(
+        undirected, key=list(METRICS).index
+    )
+
+
 def test_round_times() -> None:
     plan = paper()
     # Of the settings alone it cannot be told: where the grid has no such cells, others are measured.

@@ -178,6 +178,8 @@ def test_the_papers_config_is_valid() -> None:
         (("tables", "target_accuracy"), 0, ["tables.target_accuracy", "must be greater than 0"]),
         (("tables", "target_accuracy"), 101, ["tables.target_accuracy", "must be less than or equal to 100"]),
         (("tables", "target_accuracy"), "high", ["tables.target_accuracy", "must be a valid number"]),
+        (("statistics",), {"equivalence": {"acuracy": 1}}, ["statistics.equivalence.acuracy", "mean 'accuracy'"]),
+        (("statistics",), {"equivalence": {"temperature": 1}}, ["statistics.equivalence.temperature: no row can be"]),
         (("tables", "metrics"), ["acuracy"], ["tables.metrics.0", "'acuracy'", "did you mean 'accuracy'"]),
         (("grid", "datasets"), ["cifar-10"], ["grid.datasets", "'cifar-10'", "did you mean 'cifar10'", "source:"]),
         (("grid", "partitions"), ["noniit"], ["grid.partitions", "'noniit'", "did you mean 'noniid'"]),

@@ -32,7 +32,7 @@ METRICS = {
         for kind in ("mixture", "product", "beta")
         for of in OF
     },
-    "ensemble_beta": ("Beta of the ensemble", "", False, 2),
+    "ensemble_beta": ("Beta of the ensemble", "", None, 2),
 }
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bflp.engine.evaluation import Subject
 
 METRICS = {
-    "temperature": ("Temperature", "", False, 2),
+    "temperature": ("Temperature", "", None, 2),
     "ece_calibrated": ("ECE, calibrated", "%", False, 2),
     "nll_calibrated": ("NLL, calibrated", "", False, 2),
 }

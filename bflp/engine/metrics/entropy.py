@@ -2,7 +2,7 @@
 
 from bflp.engine.predictions import Predictions
 
-TITLE, UNIT, HIGHER_IS_BETTER, DIGITS = "Entropy", "", False, 2
+TITLE, UNIT, HIGHER_IS_BETTER, DIGITS = "Entropy", "", None, 2
 
 
 def metric(predictions: Predictions) -> float:

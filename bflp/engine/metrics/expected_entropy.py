@@ -4,7 +4,7 @@ import numpy as np
 
 from bflp.engine.predictions import Predictions
 
-TITLE, UNIT, HIGHER_IS_BETTER, DIGITS = "Expected entropy", "", False, 2
+TITLE, UNIT, HIGHER_IS_BETTER, DIGITS = "Expected entropy", "", None, 2
 
 
 def metric(predictions: Predictions) -> float:

@@ -4,7 +4,7 @@ import numpy as np
 
 from bflp.engine.predictions import Predictions
 
-TITLE, UNIT, HIGHER_IS_BETTER, DIGITS = "Mutual information", "", False, 2
+TITLE, UNIT, HIGHER_IS_BETTER, DIGITS = "Mutual information", "", None, 2
 
 
 def metric(predictions: Predictions) -> float:

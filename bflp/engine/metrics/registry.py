@@ -1,8 +1,8 @@
 """The metrics by name: one file each in this folder, and those of bflp.engine.evaluators, which are measured on demand.
 
-A metric's file holds TITLE, UNIT, HIGHER_IS_BETTER, DIGITS (decimals that tables show) and a function
-`metric(predictions) -> float | None`. Files are found by name, so that a new one affects no other; this module is
-imported by no metric, so that training covers only the metrics that it measures.
+A metric's file holds TITLE, UNIT, HIGHER_IS_BETTER (None where neither is better), DIGITS (decimals that tables show)
+and a function `metric(predictions) -> float | None`. Files are found by name, so that a new one affects no other; this
+module is imported by no metric, so that training covers only the metrics that it measures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Metric:
     name: str
     label: str
     unit: str
-    higher_is_better: bool
+    higher_is_better: bool | None
     digits: int
     function: Callable[[Predictions], float | None] | None
 

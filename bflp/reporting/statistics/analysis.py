@@ -128,7 +128,8 @@ def analyse(
     compared = []
     for index, name in enumerate(names):
         metric, margin = metrics[name], float(margins[index])
-        gains = (1 if metric.higher_is_better else -1) * by_block.difference[index]
+        higher_is_better = bool(metric.higher_is_better)  # settings refuse metrics of which neither is better
+        gains = (1 if higher_is_better else -1) * by_block.difference[index]
         # Differences of decimals that are the margin come out a rounding error beyond it.
         near = margin * (1 + 1e-9)
         means, ranked = _common_means(values[index])
@@ -143,10 +144,10 @@ def analyse(
                 by_block=by_block[index],
                 differs=differs[index],
                 same=same[index],
-                improvement=np.stack(improvement(differences[index], metric.higher_is_better)),
+                improvement=np.stack(improvement(differences[index], higher_is_better)),
                 outcomes=_outcomes(gains, near),
                 typical=np.stack([_typical(row[~np.isnan(row)], near) for row in gains]),
-                ranks=average_ranks(means[ranked][:, complete], metric.higher_is_better)
+                ranks=average_ranks(means[ranked][:, complete], higher_is_better)
                 if len(ranked) and complete.any()
                 else None,
                 ranked=ranked,
