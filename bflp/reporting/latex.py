@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 
 from bflp.reporting.table import Row, Table, TableBlock, shown
 
@@ -88,14 +89,17 @@ def _header(table: Table) -> list[str]:
 
 def _block(block: str, rows: Sequence[Row], labels: int) -> list[str]:
     """The rows of a block; with three labels the block and each model stand once, over all their rows."""
-    lines = []
+    lines: list[str] = []
     firsts = [names[0] for names, _ in rows]
+    # A model's rows need not stand together: each run of them has a name of its own.
+    runs = [len(list(run)) for _, run in groupby(firsts)]
+    heights = [height for height in runs for _ in range(height)]
     for index, (names, values) in enumerate(rows):
         texts = [latex_escape(text) for text in names]
         if labels == 3:
             begins = index == 0 or firsts[index - 1] != names[0]
-            height = firsts.count(names[0])
-            if begins and index and max(height, firsts.count(firsts[index - 1])) > 1:
+            height = heights[index]
+            if begins and index and max(height, heights[index - 1]) > 1:
                 lines.append(f"\\cmidrule{{2-{labels + len(values)}}}")
             texts[0] = _spanning(names[0], height) if begins else ""
             texts.insert(0, _spanning(block, len(rows)) if index == 0 else "")

@@ -58,6 +58,19 @@ def test_marks() -> None:
     assert "r & \\textbf{1.50} $\\pm$ 0.25 & 2.00 $\\pm$ 0.50$^{2/5}$ & -- & diverged (2/5) \\\\" in text
 
 
+def test_a_models_name_spans_its_rows_where_they_stand_together() -> None:
+    """As in the table of chosen values, in which the rows of a sweep come rule by rule."""
+    names = [("V-0.1", "EAA"), ("V-1", "EAA"), ("V-1", "CF"), ("V-0.1", "CF")]
+    table = Table("t", "c", ("", "Model", "Rule"), [("", 1)], ["a"], [("IID", [(row, ["1"]) for row in names])])
+    lines = to_latex(table).split("\\midrule\n")[1].split("\\bottomrule")[0].splitlines()
+    assert [line for line in lines if line != "\\cmidrule{2-4}"] == [
+        "\\multirow{4}{*}{IID} & V-0.1 & EAA & 1 \\\\",
+        " & \\multirow{2}{*}{V-1} & EAA & 1 \\\\",
+        " &  & CF & 1 \\\\",
+        " & V-0.1 & CF & 1 \\\\",
+    ]
+
+
 def test_wide_tables_become_several() -> None:
     table = make_tables(awkward(), made_up(awkward()), {})[0]
     text = to_latex(table)
