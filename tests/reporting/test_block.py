@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import made_up_grid
 import numpy as np
 import pytest
 
+from bflp.grid.plan import Plan
 from bflp.reporting.figures.block import Block, grouped, weights_of
+from bflp.settings.schema import load
 
+PROJECT = Path(__file__).resolve().parents[2]
 ROW = ("FVBA", "EAA")
 
 
@@ -78,6 +82,15 @@ def test_groups_hold_every_row_whatever_its_name():
     ]
     with pytest.raises(ValueError):  # a way to weigh that has no title must not drop its rows
         grouped([("NEW", "none")], {"NEW": "size"})
+
+
+def test_rows_of_a_sweep_that_chooses_weigh_too():
+    """Round times are measured of the rows that are trained, tables show the sweep."""
+    plan = Plan(load([PROJECT / "config.yaml", PROJECT / "examples" / "sweep.yaml"]))
+    assert plan.rows != plan.shown_rows
+    assert weights_of(plan).keys() == {model for model, _ in (*plan.rows, *plan.shown_rows)}
+    groups = grouped(list(dict.fromkeys(cell.row for cell, _ in plan.round_time_cells())), weights_of(plan))
+    assert [row for _, rows in groups for row in rows] == plan.rows
 
 
 def test_planned_block_has_what_the_plan_says():

@@ -143,8 +143,8 @@ class Block:
 
 
 def weights_of(plan: Plan) -> dict[str, str]:
-    """How the clients of each model of a grid weigh: "equal" or "data"."""
-    return {model: plan.method(model).weights for model, _ in plan.shown_rows}
+    """How the clients of each model of a grid weigh, of what is trained and what is shown: "equal" or "data"."""
+    return {model: plan.method(model).weights for model, _ in (*plan.shown_rows, *plan.rows)}
 
 
 def grouped(rows: Sequence[Row], weights: Mapping[str, str]) -> list[tuple[str, list[Row]]]:
