@@ -15,6 +15,7 @@ import numpy as np
 from bflp.engine.metrics.registry import METRICS
 from bflp.engine.predictions import CURVES
 from bflp.reporting.figures.block import Block
+from bflp.results.evaluation import Evaluation
 from bflp.results.result import Environment
 
 RULES = ("EAA", "GAA", "AALV", "PPA", "CF")
@@ -22,6 +23,12 @@ RULES = ("EAA", "GAA", "AALV", "PPA", "CF")
 PAPER = {"FED": ("equal", ()), "FEDAVG": ("data", ()), "FVBA": ("equal", RULES), "FVBWA": ("data", RULES)}
 Row = tuple[str, str]
 Methods = Mapping[str, tuple[str, Sequence[str]]]
+
+
+class Evaluated(SimpleNamespace):
+    """What figures read of an evaluation."""
+
+    metric = Evaluation.metric
 
 
 def plan(
@@ -105,12 +112,12 @@ def record(row: Row, seed: int, rank: int = 0, rounds: int = 12, bins: int = 20,
         ),
         evaluation=None
         if diverged
-        else SimpleNamespace(
+        else Evaluated(
             final={**{name: float(generator.random()) for name in METRICS}, **last, "ood_auroc": None},
             reliability=SimpleNamespace(
                 counts=counts.tolist(), correct=correct.tolist(), confidence=(counts * confidence).tolist()
             ),
-            clients={},
+            clients={"accuracy": [50.0], "accuracy_gini": 0.25},
         ),
     )
 

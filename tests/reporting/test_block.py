@@ -28,7 +28,11 @@ def records(*curves, diverged=(), **evaluation):
                 diverged=SimpleNamespace(round=9) if seed in diverged else None,
                 environment=SimpleNamespace(curve_ece_bins=10),
             ),
-            evaluation=None if seed in diverged else SimpleNamespace(final={"accuracy": curve[-1], "ood_auroc": None}),
+            evaluation=None
+            if seed in diverged
+            else made_up_grid.Evaluated(
+                final={"accuracy": curve[-1], "ood_auroc": None}, clients={"accuracy_gini": curve[-1] / 100}
+            ),
         )
         for seed, curve in enumerate(curves)
     }
@@ -61,6 +65,7 @@ def test_a_cell_that_diverged_in_its_first_round_has_no_curve():
 def test_final_numbers():
     some = block(records([0.0, 4.0], [0.0, 6.0]))
     assert some.final(ROW, "accuracy") == (5.0, pytest.approx(1.0))
+    assert some.final(ROW, "clients_accuracy_gini") == (pytest.approx(0.05), pytest.approx(0.01))
     assert math.isnan(some.final(ROW, "ood_auroc")[0])
     assert math.isnan(block({}).final(ROW, "accuracy")[0])
 

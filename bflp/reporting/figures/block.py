@@ -99,7 +99,7 @@ class Block:
 
     def final(self, row: Row, metric: str) -> tuple[float, float]:
         """Mean and standard error over seeds of a metric of the final models; NaN where there is none."""
-        values = [evaluation.final.get(metric) for evaluation in self.evaluations(row)]
+        values = [evaluation.metric(metric) for evaluation in self.evaluations(row)]
         if not values:
             return float("nan"), float("nan")
         mean, error = mean_and_error(np.array(values, dtype=np.float64))
