@@ -90,6 +90,8 @@ class Ivon(Section):
 
 
 OPTIMISERS: dict[str, type[Section]] = {"sgd": Sgd, "adam": Adam, "ivon": Ivon}
+# What of `training` they do not read, so that it concerns no cell of theirs.
+UNREAD = {"adam": ("momentum",), "ivon": ("momentum", "weight_decay")}
 
 
 def _optimiser(value: Any) -> Any:
@@ -220,10 +222,12 @@ class Method:
     _settings: Settings = field(repr=False)
 
     def training(self, dataset: str) -> Training:
-        """Local training on a data set: top level, data set, method, optimiser, each laid over those before."""
+        """Local training on a data set: top level, data set, method, optimiser, each laid over those before; 0 what the
+        optimiser does not read (`UNREAD`)."""
         sections = self._settings.datasets.get(dataset, DatasetSettings()).training, self._entry.training
         layers = [section.model_dump(exclude_unset=True) for section in sections if section]
         layers.append(self._entry.optimiser.model_dump(include=set(Training.model_fields), exclude_none=True))
+        layers.append(dict.fromkeys(UNREAD.get(self.optimiser["name"], ()), 0.0))
         chosen = self._settings.training.model_copy(update={key: layer[key] for layer in layers for key in layer})
         return chosen if chosen.stack is None or self._stacks(dataset) else chosen.model_copy(update={"stack": None})
 

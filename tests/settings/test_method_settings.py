@@ -55,6 +55,22 @@ def test_the_papers_methods_are_there(name: str, weights: str, kind: str | None)
     }
 
 
+def test_what_an_optimiser_does_not_read_concerns_none_of_its_cells() -> None:
+    models: dict[str, Any] = {
+        "FEDAVG": {},
+        "ADAM": {"base": "FEDAVG", "optimiser": "adam"},
+        "IVON": {"base": "FVBWA", "posterior": "ivon"},
+    }
+
+    def touched(**training: float) -> set[str]:
+        before, after = Plan(parsed(models)), Plan(parsed(models, training=training))
+        return {cell.model for cell in before.cells if before.job(cell) != after.job(cell)}
+
+    assert touched(momentum=0.5) == {"FEDAVG"}
+    assert touched(weight_decay=0.5) == {"FEDAVG", "ADAM"}
+    assert touched(learning_rate=0.5) == set(models)
+
+
 def test_only_rows_that_can_be_stacked_have_a_stack() -> None:
     """The others are the cells that they are without the setting."""
     models: dict[str, Any] = {
@@ -123,7 +139,7 @@ def test_training_is_laid_top_level_data_set_method_optimiser() -> None:
     assert training("FEDAVG", "svhn") == (0.03, 0.8, 4, None)
     assert training("FEDAVG", "cifar10") == (0.02, 0.8, 4, 5)
     assert training("SLOW", "cifar10") == (0.004, 0.8, 4, None)
-    assert training("ADAM", "cifar10") == (0.001, 0.8, 8, 5)
+    assert training("ADAM", "cifar10") == (0.001, 0, 8, 5)  # Adam reads no momentum
     assert settings.method("ADAM").optimiser == {"name": "adam", "betas": [0.9, 0.999], "epsilon": 1e-8}
 
 

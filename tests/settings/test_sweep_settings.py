@@ -82,13 +82,13 @@ def test_a_sweep_wins_over_data_set_method_and_optimiser() -> None:
                 "sweep": RATES,
             }
         },
-        datasets={"cifar10": {"training": {"learning_rate": 0.2, "momentum": 0.7}}},
+        datasets={"cifar10": {"training": {"learning_rate": 0.2, "local_epochs": 7}}},
     )
     training = settings.method("ADAM-0.001").training("cifar10")
-    assert (training.learning_rate, training.batch_size, training.momentum, training.weight_decay) == (
+    assert (training.learning_rate, training.batch_size, training.local_epochs, training.weight_decay) == (
         0.001,
         8,
-        0.7,
+        7,
         0.5,
     )
     assert settings.method("ADAM-0.001").optimiser["name"] == "adam"
@@ -139,6 +139,7 @@ def test_what_is_shown_counts_where_the_cells_are_the_same() -> None:
         ({"optimiser.betas": [[0.9, 0.99]]}, ["row 'M-[0.9, 0.99]'", "may hold only letters"]),
         ({"weights": ["a b"]}, ["row 'M-a b'", "may hold only letters"]),
         # Weights that are single numbers have no prior.
+        ({"optimiser": ["adam"], "training.momentum": [0, 0.5]}, ["M-adam-0 and M-adam-0.5 would be trained in"]),
         ({"posterior.prior.mean": [0, 1]}, ["M-0 and M-1 would be trained in the same way"]),
         ({"weights": ["x", "x-y"], "training.momentum": ["y-z", "z"]}, ["the row 'M-x-y-z'"]),
         ({**RATES, "choose": "brier"}, ["models.M.sweep.choose: unknown 'brier'", "known: accuracy, ece, nll"]),
