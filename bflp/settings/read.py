@@ -30,7 +30,7 @@ def laid(base: Mapping[Any, Any], top: Mapping[Any, Any]) -> dict[Any, Any]:
         old = base.get(key)
         if isinstance(value, Mapping) and isinstance(old, Mapping) and not _another(old, value):
             result[key] = laid(old, value)
-        elif value != {} or key not in base:
+        elif value != {} or base.get(key) is None:
             result[key] = value
     return result
 

@@ -111,6 +111,8 @@ def test_the_demo_over_the_papers_config() -> None:
         ({"a": {"file": "a.py", "strength": 2}}, {"a": {"file": "b.py"}}, {"a": {"file": "b.py"}}),
         # What has no name yet gets one.
         ({"o": {"learning_rate": 1}}, {"o": {"name": "adam"}}, {"o": {"learning_rate": 1, "name": "adam"}}),
+        # An empty mapping changes none, but is one where there was nothing.
+        ({"m": {"a": 1}, "n": None, "o": 1}, {"m": {}, "n": {}, "o": {}}, {"m": {"a": 1}, "n": {}, "o": 1}),
         # These words as names of entries.
         (
             {"datasets": {"name": {"source": "a"}, "b": {}}},
@@ -123,6 +125,12 @@ def test_another_tag_replaces_the_mapping(base: Any, top: Any, expected: Any) ->
     before = copy.deepcopy(base)
     assert overlaid([base, top]) == expected
     assert base == before
+
+
+def test_an_empty_mapping_over_null_lacks_what_it_must_hold(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("evaluation: {final: {personal: {}}}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"evaluation\.final\.personal\.local_share: is missing"):
+        load([PROJECT / "config.yaml", tmp_path / "own.yaml"])
 
 
 def test_an_overlay_may_change_a_strategy(tmp_path: Path) -> None:
