@@ -62,6 +62,7 @@ def plan(
         shown_rows=rows,
         sweeps=sweeps or {},
         choosing={},
+        partition_seed=lambda partition, seed: seed,
         method=lambda name: SimpleNamespace(weights=methods[name][0]),
         blocks=lambda: [
             (dataset, partition, setup)

@@ -121,7 +121,7 @@ class Plan:
 
     def partition_file(self, cell: Cell) -> Path:
         """Where a cell's partition lies."""
-        number, seed = self.settings.setups[cell.clients].clients, self._partition_seed(cell.partition, cell.seed)
+        number, seed = self.settings.setups[cell.clients].clients, self.partition_seed(cell.partition, cell.seed)
         return self.paths.partition(cell.dataset, cell.partition, number, seed)
 
     def _partition_settings(self, partition: str) -> dict[str, Any]:
@@ -130,7 +130,8 @@ class Plan:
         own = settings.get("file")
         return {**settings, "sha256": split_hash(Path(own))} if own else settings
 
-    def _partition_seed(self, partition: str, seed: int) -> int:
+    def partition_seed(self, partition: str, seed: int) -> int:
+        """The seed that a partition is drawn with in the cells of a seed."""
         fixed = self.settings.partitions[partition].seed
         return seed if fixed is None else fixed
 
@@ -310,5 +311,5 @@ class Plan:
 
     def partition_job_of(self, cell: Cell) -> str:
         """As `partition_job`, of the partition that a cell reads."""
-        number, seed = self.settings.setups[cell.clients].clients, self._partition_seed(cell.partition, cell.seed)
+        number, seed = self.settings.setups[cell.clients].clients, self.partition_seed(cell.partition, cell.seed)
         return self.partition_job(cell.dataset, cell.partition, number, seed)

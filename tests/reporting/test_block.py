@@ -98,6 +98,14 @@ def test_rows_of_a_sweep_that_chooses_weigh_too():
     assert [row for _, rows in groups for row in rows] == plan.rows
 
 
+def test_label_counts_are_of_the_partitions_own_seed():
+    files = [PROJECT / "config.yaml"]
+    for config, seed in (({}, 0), ({"partitions": {"iid": {"seed": 7}}}, 7)):
+        plan = Plan(load(files, config))
+        assert plan.partition_file(plan.cells[0]).stem == f"seed{seed}"
+        assert Block.planned(plan, plan.blocks()[0], {}).label_seed == seed
+
+
 def test_planned_block_has_what_the_plan_says():
     found = made_up_grid.block(made_up_grid.plan(setups={"100-half": 100}, seeds=[4, 7]))
     assert found.title == "synthetic, non-IID, 100-half (100 clients)"

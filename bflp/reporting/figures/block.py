@@ -77,7 +77,7 @@ class Block:
             [row for row in rows if plan.has_posterior(row[0])],
             {**results, **{shown: results[row] for shown, row in chosen.items()}},
             label_counts,
-            settings.grid.seeds[0],
+            plan.partition_seed(coordinates[1], settings.grid.seeds[0]),
             settings.tables.metrics,
             {name: {row: of[row[0]] for row in plan.rows if row[0] in of} for name, of in plan.sweeps.items()},
             list(chosen.values()),
