@@ -53,6 +53,7 @@ def plan(
         grid=SimpleNamespace(**described, clients=list(counts), models=list(methods)),
         tables=SimpleNamespace(**dict.fromkeys(unset), metrics=list(metrics), mark_differences=bool(reference)),
         statistics=SimpleNamespace(reference=reference),
+        partitions={name: SimpleNamespace(held_out=None) for name in described["partitions"]},
         setups={name: SimpleNamespace(clients=number, fraction=1.0, rounds=50) for name, number in counts.items()},
     )
     rows = [(model, rule) for model, (_, rules) in methods.items() for rule in rules or ["none"]]
