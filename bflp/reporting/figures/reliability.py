@@ -17,6 +17,7 @@ from bflp.reporting.titles import row_title
 PANELS_PER_LINE = 6
 # More bars cannot be told apart in a panel of an inch.
 MOST_BARS = 20
+FEWEST_BARS = 5
 # Inches: a line of panels, of its strip below, and of all that has a place of its own.
 SIDE, STRIP, REST = 1.0, 0.3, 0.9
 
@@ -95,17 +96,24 @@ def _shares(axes: Any, bins: tuple[Floats, Floats, Floats] | None, highest: floa
 def pooled_bins(reliability: Sequence[Any]) -> tuple[Floats, Floats, Floats]:
     """Edges [B + 1] (%), accuracy [B] (%, NaN in empty bins) and share of samples [B], summed over the given cells.
 
-    Neighbouring bins are summed until at most MOST_BARS are left, as many of all cells, so B divides their numbers.
+    Neighbouring bins are summed until at most MOST_BARS are left, at edges that the bins of all cells have. Bars are
+    equally wide where that leaves FEWEST_BARS (of a prime number of bins it leaves one), else they differ by a bin.
     """
     common = math.gcd(*(len(cell.counts) for cell in reliability))
     bars = next(bars for bars in range(min(MOST_BARS, common), 0, -1) if common % bars == 0)
+    if bars < min(FEWEST_BARS, common):
+        bars = math.ceil(common / math.ceil(common / MOST_BARS))
+    edges = np.arange(bars + 1) * common // bars
 
     def summed(name: str) -> Floats:
-        parts = [np.reshape(getattr(cell, name), (bars, -1)).sum(axis=1) for cell in reliability]
+        parts = [
+            np.add.reduceat(np.reshape(getattr(cell, name), (common, -1)).sum(axis=1), edges[:-1])
+            for cell in reliability
+        ]
         total: Floats = np.sum(parts, axis=0, dtype=np.float64)
         return total
 
     counts, correct = summed("counts"), summed("correct")
     accuracy = np.full(bars, np.nan)
     np.divide(100 * correct, counts, out=accuracy, where=counts > 0)
-    return np.linspace(0, 100, bars + 1), accuracy, counts / counts.sum()
+    return 100 * edges / common, accuracy, counts / counts.sum()
