@@ -156,6 +156,12 @@ def test_tables_have_every_row_in_every_format():
     assert [values[2] for _, values in overall.blocks[0][1]] == ["", "better", "worse"]
 
 
+def test_columns_of_blocks_are_called_as_elsewhere():
+    blocks = [("mnist", "iid", setup) for setup in ("1", "10", "100-half")]
+    _, by_block = statistics_tables(analysed(frame_of([0, 3, -3], blocks=blocks), blocks=blocks))
+    assert [title for title, _ in by_block.groups] == ["IID, 1 client", "IID, 10 clients", "IID, 100-half"]
+
+
 def kept(variant):
     frame = load_results(PROJECT / "docs/reproduction" / variant)
     rows = list(dict.fromkeys(zip(frame["model"], frame["aggregator"], strict=True)))

@@ -8,7 +8,7 @@ from bflp.datasets.registry import title as dataset_title
 from bflp.reporting.statistics.analysis import FEWEST_SIGNED_RANKS, Compared, Statistics
 from bflp.reporting.statistics.words import interval, summary
 from bflp.reporting.table import Row, Table
-from bflp.reporting.titles import partition_title, row_labels, row_title
+from bflp.reporting.titles import federation_title, row_labels, row_title
 
 NAMES = ("statistics", "statistics_blocks")
 
@@ -41,7 +41,7 @@ def statistics_tables(statistics: Statistics) -> list[Table]:
         caption=f"Mean differences to {reference}, paired by seed{of_rounds}, with the 95% t interval of each block on "
         "its own; the intervals are not corrected for how many there are.",
         labels=("", "Model", "Aggregator"),
-        groups=[(f"{partition_title(partition)}, {clients} clients", n) for (partition, clients), n in groups.items()],
+        groups=[(federation_title(*key), n) for key, n in groups.items()],
         columns=[dataset_title(statistics.blocks[block][0]) for block in order],
         blocks=[
             (
