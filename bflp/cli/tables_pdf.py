@@ -19,6 +19,7 @@ def run(arguments: argparse.Namespace) -> None:
     folder = arguments.folder or plan.results / "tables"
     files = [folder / f"{name}.tex" for name in table_titles(plan)]
     # What other targets have made belongs there, too.
-    files += [folder / f"{name}.tex" for name in ("round_time", "comparison") if (folder / f"{name}.tex").exists()]
+    further = (folder / f"{name}.tex" for name in ("round_time", "statistics", "statistics_blocks", "comparison"))
+    files += [file for file in further if file.exists()]
     compile_tables(files, folder / "tables.pdf")
     print(folder / "tables.pdf")

@@ -13,6 +13,8 @@ import pytest
 
 from bflp.cli.common import finished_cells
 from bflp.reporting.formats import write_table
+from bflp.reporting.statistics.analysis import of_plan
+from bflp.reporting.statistics.table import statistics_tables
 from bflp.reporting.tables import make_tables
 from bflp.reporting.titles import table_titles
 from bflp.results.frame import frame
@@ -61,6 +63,19 @@ def test_pdf_holds_all_tables_and_is_the_same_each_time(plan):
         for number, words in enumerate(("10 clients", "100 clients", "Spread", "Data sets"), start=1):
             assert f"Table {number}: {words}" in text
         assert "diverged (2/2)" in text
+
+
+@needs_tex
+@pytest.mark.skipif(shutil.which("pdftotext") is None, reason="pdftotext is not installed")
+def test_pdf_holds_the_statistics_where_these_were_made(plan):
+    for table in statistics_tables(of_plan(plan, frame(finished_cells(plan)))):
+        write_table(table, plan.results / "tables")
+    done = run(plan)
+    assert done.returncode == 0, done.stderr
+    output = plan.results / "tables/tables.pdf"
+    text = subprocess.run(["pdftotext", output, "-"], capture_output=True, text=True, check=True).stdout
+    words = " ".join(text.split())
+    assert "paired by seed, mean over" in words and "paired by seed, with the" in words
 
 
 @needs_tex
