@@ -10,6 +10,7 @@ from collections import defaultdict
 
 from bflp.cli.arguments import add_settings_arguments
 from bflp.cli.common import plan_from
+from bflp.errors import DataError
 from bflp.grid.job import Job
 from bflp.provenance.state import data_hashes
 from bflp.runtime.kept import stored
@@ -23,6 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     plan = plan_from(arguments)
     hashes = data_hashes(plan)
+    unprepared = sorted({cell.dataset for cell in plan.cells if not hashes.get(cell.dataset)})
+    if unprepared:
+        unknown = (
+            f"what this config uses is not known before its data are prepared ({', '.join(unprepared)}): "
+            "snakemake --cores 1 prepare_all"
+        )
+        if arguments.remove == "others":
+            raise DataError(unknown)
+        print(unknown)
     present = {Job.parse(plan.job(cell)).identity(hashes.get(cell.dataset, "")) for cell in plan.cells}
     # Also of fewer or more rounds: a longer run goes on from a shorter one's checkpoint.
     bases = {identity.partition("-")[0] for identity in present}

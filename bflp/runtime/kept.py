@@ -79,7 +79,8 @@ def checkpoint_round(file: Path) -> int:
 def stored(folder: Path) -> Iterator[tuple[str, Path]]:
     """(identity, file) of all that is kept."""
     for file in sorted(folder.glob("*-*.*")):
-        yield file.name.partition(".")[0], file
+        if not file.name.startswith("."):  # a job is writing it
+            yield file.name.partition(".")[0], file
 
 
 def link(source: Path, target: Path) -> None:

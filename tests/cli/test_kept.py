@@ -1,0 +1,92 @@
+"""The command that shows what is kept and frees the space: it removes what it says, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import fabricated_run
+import pytest
+
+from bflp.cli import parser_of
+from bflp.cli.kept import run
+from bflp.datasets import prepared
+from bflp.errors import DataError
+from bflp.grid.job import Job
+from bflp.grid.plan import Plan
+from bflp.provenance.reasons import record_preparation
+from bflp.runtime.kept import keep
+
+OTHER = {"training": {"learning_rate": 0.5}}
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """One cell that is done and kept, and is kept of OTHER settings, too."""
+    monkeypatch.chdir(tmp_path)
+    plan = fabricated_run.plan(tmp_path, samples=200, models=["FED"], seeds=[0])
+    for of in (fabricated_run.changed(plan, **OTHER), plan):
+        fabricated_run.make(of)
+        cell, paths = of.cells[0], of.paths
+        files = {"result": paths.result(cell), "model": paths.model(cell), "evaluation": paths.evaluation(cell)}
+        keep(paths.kept, identity(of), files)
+        for file in files.values():
+            file.unlink()
+    fabricated_run.make(plan)
+    return plan
+
+
+def identity(of: Plan) -> str:
+    data: str = prepared.read_summary(of.paths.data("synthetic"))["sha256"]
+    return Job.parse(of.job(of.cells[0])).identity(data)
+
+
+def kept(plan: Plan, *arguments: str, **sections: Any) -> None:
+    file = fabricated_run.config_file(fabricated_run.changed(plan, **sections), Path("asked.yaml"))
+    run(parser_of("kept").parse_args([*arguments, "--configfile", str(file)]))
+
+
+def names(plan: Plan) -> set[str]:
+    return {file.name for file in plan.paths.kept.iterdir()}
+
+
+def of_identity(name: str) -> set[str]:
+    return {f"{name}{suffix}" for suffix in (".json", ".safetensors", ".evaluation.json")}
+
+
+def test_others_are_removed_and_what_is_being_written_is_not(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    own, other = identity(plan), identity(fabricated_run.changed(plan, **OTHER))
+    written = plan.paths.kept / f".{other}.checkpoint.safetensors.77.tmp"
+    written.touch()
+    kept(plan)
+    said = capsys.readouterr().out
+    assert "this config: 3 files" in said and "other settings, code or data: 3 files" in said and "(synthetic)" in said
+    assert names(plan) == of_identity(own) | of_identity(other) | {written.name}
+    kept(plan, "--remove", "others")
+    assert names(plan) == of_identity(own) | {written.name}
+    kept(plan, "--remove", "all")
+    assert names(plan) == {written.name}
+
+
+@pytest.mark.parametrize("how", ["missing", "outdated"])
+def test_without_data_nothing_is_known_to_be_of_others(
+    plan: Plan, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their hash is part of the files' names; the same may come of preparing them again."""
+    if how == "missing":
+        plan.paths.data("synthetic").with_suffix(".json").unlink()
+    else:
+        record_preparation(plan, "synthetic", plan.prepare_job("synthetic"))
+        made = plan.paths.made("synthetic")
+        record = json.loads(made.read_text(encoding="utf-8"))
+        record["job"]["fingerprint"] = "0" * 16
+        made.write_text(json.dumps(record), encoding="utf-8")
+    before = names(plan)
+    with pytest.raises(DataError, match=r"before its data are prepared \(synthetic\): snakemake --cores 1 prepare_all"):
+        kept(plan, "--remove", "others")
+    assert names(plan) == before and len(before) == 6
+    kept(plan)
+    assert "not known before its data are prepared (synthetic)" in capsys.readouterr().out
+    kept(plan, "--remove", "all")
+    assert names(plan) == set()
