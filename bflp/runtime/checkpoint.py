@@ -68,7 +68,7 @@ class Checkpoints:
     def newest(self, most: int | None = None) -> Progress | None:
         """The one that is farthest, of this run or of one of fewer rounds; None where there is none.
 
-        most: after which round at most. Says on stderr what is damaged.
+        most: after which round at most. Says on stderr what is damaged. Raises OSError where one cannot be opened.
         """
         limit = self.rounds if most is None else most
         found = [self._read(file) for file in sorted(self.folder.glob(f"{self.base}-*{SUFFIX}"))]
@@ -81,6 +81,11 @@ class Checkpoints:
 
     def _read(self, file: Path) -> Progress | None:
         try:
+            # One that cannot be opened is not damaged; safe_open says of each such file that there is none.
+            file.open("rb").close()
+        except FileNotFoundError:  # removed in this moment
+            return None
+        try:
             with safe_open(file, framework="pt") as opened:
                 metadata = opened.metadata() or {}
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
@@ -91,7 +96,7 @@ class Checkpoints:
             model = tensors.pop("model")
             state = {name.removeprefix("state."): tensor for name, tensor in tensors.items()}
             return Progress(server=Broadcast(model, state), **json.loads(metadata["history"]))
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        except (SafetensorError, ValueError, KeyError, TypeError) as error:
             aside = file.with_suffix(".damaged")
             file.replace(aside)
             print(f"warning: the checkpoint {file} is damaged ({error}); set aside as {aside.name}", file=sys.stderr)

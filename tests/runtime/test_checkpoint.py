@@ -1,5 +1,8 @@
 """Checkpoint files: what is saved comes back; damaged ones are set aside, those of other identities stay untouched."""
 
+import errno
+
+import pytest
 import torch
 
 from bflp.engine.work import Broadcast
@@ -60,6 +63,16 @@ def test_a_damaged_one_is_set_aside(tmp_path, capsys):
     assert checkpoints.newest() is None
     assert names(tmp_path) == [f"{IDENTITY}.checkpoint.damaged"]
     assert f"warning: the checkpoint {file} is damaged" in capsys.readouterr().err
+
+
+def test_one_that_cannot_be_opened_is_not_damaged(tmp_path):
+    """As without permission, or with too many files open, which a test cannot do to root: links in a circle."""
+    file = tmp_path / FILE
+    file.symlink_to(FILE)
+    with pytest.raises(OSError, match=FILE) as refused:
+        Checkpoints(tmp_path, IDENTITY).newest()
+    assert refused.value.errno == errno.ELOOP
+    assert names(tmp_path) == [FILE]
 
 
 def test_any_truncation_and_any_wrong_byte_is_noticed(tmp_path):
