@@ -5,15 +5,22 @@ trains nothing. With --remove others: remove what the present config would not u
 """
 
 import argparse
+import contextlib
 import json
+import shutil
 from collections import defaultdict
+from collections.abc import Set
+from pathlib import Path
 
 from bflp.cli.arguments import add_settings_arguments
 from bflp.cli.common import plan_from
-from bflp.errors import DataError
+from bflp.errors import DataError, UserError
 from bflp.grid.job import Job
+from bflp.grid.plan import Plan
 from bflp.provenance.state import data_hashes
+from bflp.runtime import progress
 from bflp.runtime.kept import stored
+from bflp.runtime.lock import holder, is_held
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,13 +43,14 @@ def run(arguments: argparse.Namespace) -> None:
     present = {Job.parse(plan.job(cell)).identity(hashes.get(cell.dataset, "")) for cell in plan.cells}
     # Also of fewer or more rounds: a longer run goes on from a shorter one's checkpoint.
     bases = {identity.partition("-")[0] for identity in present}
+    if arguments.remove:
+        _refuse_running(plan, bases if arguments.remove == "others" else set())
     groups = defaultdict(list)
     for identity, file in stored(plan.paths.kept):
         groups["this config" if identity.partition("-")[0] in bases else "other settings, code or data"].append(file)
     for group, files in groups.items():
         remove = arguments.remove == "all" or (arguments.remove == "others" and group != "this config")
-        # What has a second link frees nothing: it is the present result.
-        size = sum(file.stat().st_size for file in files if file.stat().st_nlink == 1)
+        size = sum(map(_size, files))
         cells = sorted(
             {
                 json.loads(file.read_text())["cell"]["dataset"]
@@ -51,11 +59,32 @@ def run(arguments: argparse.Namespace) -> None:
             }
         )
         print(
-            f"{group}: {len(files)} files, {size / 1e6:.1f} MB of their own ({', '.join(cells) or 'checkpoints only'})"
+            f"{group}: {len(files)} files and folders, {size / 1e6:.1f} MB of their own "
+            f"({', '.join(cells) or 'checkpoints only'})"
         )
         if remove:
             for file in files:
-                file.unlink()
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
             print("  removed")
     if not groups:
         print(f"nothing is kept in {plan.paths.kept}")
+
+
+def _size(file: Path) -> int:
+    """What removing a file or folder frees: nothing where it has a second link, the present result."""
+    with contextlib.suppress(FileNotFoundError):  # a cell that runs drops what it needs no more
+        if file.is_dir():
+            return sum(map(_size, file.iterdir()))
+        return file.stat().st_size if file.stat().st_nlink == 1 else 0
+    return 0
+
+
+def _refuse_running(plan: Plan, spared: Set[str]) -> None:
+    """Raise UserError while a cell is trained whose files would go: its clients would begin anew without a word.
+
+    spared: identities, without rounds, whose files stay.
+    """
+    for lock in sorted((plan.results / "progress").rglob("*.lock")):
+        identity = progress.read(lock.with_suffix(".json")).get("identity", "")
+        if identity.partition("-")[0] not in spared and is_held(lock):
+            raise UserError(f"{lock}: a cell is being trained by {holder(lock)}: wait for it, or stop it")

@@ -77,8 +77,8 @@ def checkpoint_round(file: Path) -> int:
 
 
 def stored(folder: Path) -> Iterator[tuple[str, Path]]:
-    """(identity, file) of all that is kept."""
-    for file in sorted(folder.glob("*-*.*")):
+    """(identity, file) of all that is kept, (identity without rounds, folder) of what clients remember."""
+    for file in sorted([*folder.glob("*-*.*"), *folder.glob("*.clients")]):
         if not file.name.startswith("."):  # a job is writing it
             yield file.name.partition(".")[0], file
 

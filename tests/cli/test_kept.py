@@ -12,13 +12,15 @@ import pytest
 from bflp.cli import parser_of
 from bflp.cli.kept import run
 from bflp.datasets import prepared
-from bflp.errors import DataError
+from bflp.errors import DataError, UserError
 from bflp.grid.job import Job
 from bflp.grid.plan import Plan
 from bflp.provenance.reasons import record_preparation
+from bflp.runtime import progress
 from bflp.runtime.kept import keep
+from bflp.runtime.lock import only_one
 
-OTHER = {"training": {"learning_rate": 0.5}}
+OTHER: dict[str, Any] = {"training": {"learning_rate": 0.5}}
 
 
 @pytest.fixture
@@ -31,9 +33,6 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
         cell, paths = of.cells[0], of.paths
         files = {"result": paths.result(cell), "model": paths.model(cell), "evaluation": paths.evaluation(cell)}
         keep(paths.kept, identity(of), files)
-        for file in files.values():
-            file.unlink()
-    fabricated_run.make(plan)
     return plan
 
 
@@ -61,7 +60,8 @@ def test_others_are_removed_and_what_is_being_written_is_not(plan: Plan, capsys:
     written.touch()
     kept(plan)
     said = capsys.readouterr().out
-    assert "this config: 3 files" in said and "other settings, code or data: 3 files" in said and "(synthetic)" in said
+    assert "this config: 3 files and folders, 0.0 MB of their own (synthetic)" in said
+    assert "other settings, code or data: 3 files" in said
     assert names(plan) == of_identity(own) | of_identity(other) | {written.name}
     kept(plan, "--remove", "others")
     assert names(plan) == of_identity(own) | {written.name}
@@ -88,5 +88,38 @@ def test_without_data_nothing_is_known_to_be_of_others(
     assert names(plan) == before and len(before) == 6
     kept(plan)
     assert "not known before its data are prepared (synthetic)" in capsys.readouterr().out
+    kept(plan, "--remove", "all")
+    assert names(plan) == set()
+
+
+def test_what_clients_remember_goes_with_its_checkpoint(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    own, other = (
+        plan.paths.kept / f"{identity(of).partition('-')[0]}.clients"
+        for of in (plan, fabricated_run.changed(plan, **OTHER))
+    )
+    for folder in (own, other):
+        (folder / "7").mkdir(parents=True)
+        (folder / "7" / "3.safetensors").write_bytes(bytes(2_000_000))
+    kept(plan)
+    said = capsys.readouterr().out
+    assert "this config: 4 files and folders, 2.0 MB" in said
+    assert "other settings, code or data: 4 files and folders, 2.1 MB" in said
+    kept(plan, "--remove", "others")
+    assert own.is_dir() and not other.exists()
+    kept(plan, "--remove", "all")
+    assert names(plan) == set()
+
+
+def test_nothing_is_removed_of_a_cell_that_runs(plan: Plan) -> None:
+    """Its clients would go on as if they had never trained."""
+    file = plan.paths.progress(plan.cells[0])
+    progress.write(file, state="running", identity=identity(plan))
+    with only_one(file.with_suffix(".lock"), "the cell"):
+        kept(plan, "--remove", "others")
+        assert names(plan) == of_identity(identity(plan))
+        for which, settings in (("all", {}), ("others", OTHER)):
+            with pytest.raises(UserError, match=r"seed0.lock: a cell is being trained by process .*: wait for it"):
+                kept(plan, "--remove", which, **settings)
+        assert names(plan) == of_identity(identity(plan))
     kept(plan, "--remove", "all")
     assert names(plan) == set()
