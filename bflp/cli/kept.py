@@ -51,13 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
     for group, files in groups.items():
         remove = arguments.remove == "all" or (arguments.remove == "others" and group != "this config")
         size = sum(map(_size, files))
-        cells = sorted(
-            {
-                json.loads(file.read_text())["cell"]["dataset"]
-                for file in files
-                if file.name.count(".") == 1 and file.suffix == ".json"
-            }
-        )
+        cells = sorted({_dataset(file) for file in files if file.name.count(".") == 1 and file.suffix == ".json"})
         print(
             f"{group}: {len(files)} files and folders, {size / 1e6:.1f} MB of their own "
             f"({', '.join(cells) or 'checkpoints only'})"
@@ -68,6 +62,13 @@ def run(arguments: argparse.Namespace) -> None:
             print("  removed")
     if not groups:
         print(f"nothing is kept in {plan.paths.kept}")
+
+
+def _dataset(result: Path) -> str:
+    try:
+        return str(json.loads(result.read_text(encoding="utf-8"))["cell"]["dataset"])
+    except (ValueError, KeyError, TypeError):
+        return f"{result.name} is damaged"
 
 
 def _size(file: Path) -> int:

@@ -110,6 +110,17 @@ def test_what_clients_remember_goes_with_its_checkpoint(plan: Plan, capsys: pyte
     assert names(plan) == set()
 
 
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"cell": 3}', b"\xff"])
+def test_a_damaged_result_can_be_seen_and_removed(
+    plan: Plan, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = identity(plan)
+    file = plan.paths.kept / f"{identity(fabricated_run.changed(plan, **OTHER))}.json"
+    file.write_bytes(content)
+    kept(plan, "--remove", "others")
+    assert f"({file.name} is damaged)" in capsys.readouterr().out and names(plan) == of_identity(own)
+
+
 def test_nothing_is_removed_of_a_cell_that_runs(plan: Plan) -> None:
     """Its clients would go on as if they had never trained."""
     file = plan.paths.progress(plan.cells[0])
