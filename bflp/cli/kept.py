@@ -1,7 +1,8 @@
 """Show what is kept of earlier settings, code and data, and free the space.
 
 Finished results, models and checkpoints stay in the folder `kept` of the results, so that going back to what made them
-trains nothing. With --remove others: remove what the present config would not use; with --remove all: everything.
+trains nothing. With --remove others: remove what the present config would not use; with --remove all: everything,
+after which going back trains again.
 """
 
 import argparse

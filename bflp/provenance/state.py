@@ -11,12 +11,14 @@ from typing import Literal
 from bflp.datasets import prepared
 from bflp.errors import DataError
 from bflp.grid.cell import Cell
+from bflp.grid.job import Job
 from bflp.grid.plan import Plan
 from bflp.provenance import reasons
 from bflp.results.evaluation import Evaluation
 from bflp.results.file import read_evaluation, read_result
 from bflp.results.frame import Finished
 from bflp.results.result import Result
+from bflp.runtime.kept import SUFFIXES
 
 # Of results that are wrong in the same way.
 MOST_LISTED = 20
@@ -114,12 +116,22 @@ def announce(plan: Plan) -> None:
     finished = [cell for cell in plan.cells if plan.paths.result(cell).exists()]
     stale = [item for item in states(plan, finished) if item.kind == "stale"]
     if stale:
+        lost = sum(not _is_kept(plan, item.result) for item in stale if item.result is not None)
+        stay = f"They stay in {plan.paths.kept}: going back to what made them trains nothing."
+        if lost:
+            stay = f"{lost} of them are not in {plan.paths.kept}: going back to what made these trains them again."
         print(
             f"{len(stale)} of {len(finished)} finished results are of other settings, code or data and will be "
-            f"replaced, the first: {stale[0].cell}: {stale[0].reason}. They stay in {plan.paths.kept}: going back to "
-            "what made them trains nothing. `bflp why` lists them all.",
+            f"replaced, the first: {stale[0].cell}: {stale[0].reason}. {stay} `bflp why` lists them all.",
             file=sys.stderr,
         )
+
+
+def _is_kept(plan: Plan, result: Result) -> bool:
+    """Whether it would be put back when what made it comes back."""
+    job = Job(Cell(**result.cell.model_dump()), result.settings, result.fingerprint, "")
+    kept = plan.paths.kept / job.identity(result.data.dataset)
+    return all(kept.with_name(f"{kept.name}{SUFFIXES[what]}").exists() for what in ("result", "model"))
 
 
 def describe_stale(stale: Iterable[CellState]) -> str:
@@ -128,8 +140,8 @@ def describe_stale(stale: Iterable[CellState]) -> str:
     return (
         f"{len(stale)} result(s) are not what the present settings, code and data would give:"
         f"{listed([f'{item.cell}: {item.reason}' for item in stale])}\n"
-        "Run snakemake again to train these cells, or go back to the settings and code they were made with; what was "
-        "there before is kept. Where snakemake finds nothing to do (its records are lost), delete them first: "
+        "Run snakemake again to train these cells, or go back to the settings and code they were made with. "
+        "Where snakemake finds nothing to do (its records are lost), delete them first: "
         "`bflp why --paths`, with the same --configfile, lists the files."
     )
 

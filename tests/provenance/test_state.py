@@ -17,13 +17,15 @@ from bflp.cli import merge, why
 from bflp.cli.common import finished_cells
 from bflp.errors import DataError
 from bflp.grid.cell import Cell
+from bflp.grid.job import Job
 from bflp.grid.plan import Plan
-from bflp.provenance.state import MOST_LISTED, data_hashes, describe_stale, state, states
+from bflp.provenance.state import MOST_LISTED, announce, data_hashes, describe_stale, state, states
 from bflp.provenance.verify import verify
 from bflp.reporting import status
 from bflp.results.evaluation import Evaluation
 from bflp.results.frame import frame
 from bflp.results.result import Result
+from bflp.runtime.kept import keep
 
 ZEROS = "f" * 64
 
@@ -216,3 +218,19 @@ def test_stale_results_are_listed_with_what_to_do(plan: Plan) -> None:
     assert f"and {30 - MOST_LISTED} more" in text
     assert "Run snakemake again to train these cells" in text
     assert all(str(item.cell) in text for item in stale)
+
+
+def test_what_will_be_replaced_is_said_to_stay_only_where_it_is_kept(
+    plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now, kept = fabricated_run.changed(plan, training={"learning_rate": 0.5}), plan.paths.kept
+    announce(plan)
+    assert capsys.readouterr().err == ""
+    for cell, lost in zip(plan.cells, (2, 1), strict=True):
+        announce(now)
+        assert f"{lost} of them are not in {kept}: going back to what made these trains them" in capsys.readouterr().err
+        identity = Job.parse(plan.job(cell)).identity(data_hashes(plan)[cell.dataset])
+        keep(kept, identity, {"result": plan.paths.result(cell), "model": plan.paths.model(cell)})
+    announce(now)
+    said = capsys.readouterr().err
+    assert f"They stay in {kept}: going back to what made them trains nothing." in said and " not " not in said
