@@ -83,12 +83,12 @@ def train(job: Job, files: CellFiles, options: Options) -> None:
         _refuse_hopeless(files.progress, identity, options)
         try:
             _train(job, files, options, identity)
-        except (OSError, MemoryError):
-            # With no room left, there may be none for this either.
+        except MemoryError:
+            # There may be none left for this either.
             raise
         except (Exception, termination.Terminated) as error:
             state = "interrupted" if isinstance(error, termination.Terminated) else "failed"
-            reason = str(error) if isinstance(error, UserError | termination.Terminated) else repr(error)
+            reason = str(error) if isinstance(error, UserError | OSError | termination.Terminated) else repr(error)
             ended = {"state": state, "reason": reason, "hopeless": isinstance(error, HopelessError), "run": options.run}
             progress.write(files.progress, **{**progress.read(files.progress), "identity": identity, **ended})
             raise

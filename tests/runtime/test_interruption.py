@@ -1,6 +1,7 @@
 """A cell that is stopped, killed or started twice: it goes on to the very same result, and leaves no process behind."""
 
 import dataclasses
+import errno
 import fcntl
 import json
 import os
@@ -18,6 +19,7 @@ from tiny_federation import stopped_after
 from bflp.errors import UserError
 from bflp.grid.paths import Paths
 from bflp.runtime import progress
+from bflp.runtime.checkpoint import Checkpoints
 from bflp.runtime.lock import only_one
 
 pytestmark = pytest.mark.slow
@@ -176,6 +178,18 @@ def test_a_hopeless_failure_is_not_tried_twice(tiny, fail, monkeypatch):
     with pytest.raises(UserError):
         tiny.run(job, run="this")
     tiny.run(tiny.job("FED"), run="this")
+
+
+def test_a_full_disk_is_told_as_long_as_the_progress_file_has_room(tiny, monkeypatch):
+    def full(self, reached):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.file))
+
+    monkeypatch.setattr(Checkpoints, "save", full)
+    with pytest.raises(OSError, match="No space left on device") as failed:
+        tiny.run(tiny.job(**ROUNDS))
+    last = progress.read(tiny.files().progress)
+    assert (last["state"], last["reason"]) == ("failed", str(failed.value))
+    assert ".checkpoint.safetensors" in last["reason"] and not last["hopeless"]
 
 
 # The program itself, as the workflow starts it
