@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bflp.cli.arguments import BLOCK, add_settings_arguments
 from bflp.cli.common import blocks_from, plan_from
+from bflp.errors import DataError
 from bflp.provenance.state import describe_stale
 from bflp.reporting.figures import draw, figures_of, style
 from bflp.reporting.figures.loading import load_block
@@ -27,8 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     plan = plan_from(arguments)
     if arguments.round_time is not None:
-        with arguments.round_time.open(encoding="utf-8", newline="") as file:
-            figure = draw_round_time(plan, list(csv.DictReader(file)))
+        try:
+            with arguments.round_time.open(encoding="utf-8", newline="") as file:
+                figure = draw_round_time(plan, list(csv.DictReader(file)))
+        except (ValueError, KeyError, TypeError, csv.Error) as error:
+            wrong = f"{arguments.round_time} does not hold round times of this config ({error})"
+            raise DataError(f"{wrong}: run snakemake round_time") from None
         style.save(figure, plan.results / "figures" / "round_time")
         return
     folder = plan.results / ("figures_partial" if arguments.partial else "figures")

@@ -5,9 +5,11 @@ Writes each client's sample indices (.npz) and label counts (.csv).
 
 import argparse
 import json
+from operator import itemgetter
 from pathlib import Path
 
 from bflp.datasets import prepared
+from bflp.errors import UserError
 from bflp.partition import files
 
 
@@ -25,7 +27,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 def make(job: str, data: Path, output: Path) -> None:
     """Write the partition that `job` (JSON) describes, and say so. Raises UserError."""
+    try:
+        described = json.loads(job)
+        itemgetter("dataset", "name", "clients", "seed", "settings")(described)  # all that is read
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"malformed --job: {error}") from None
     dataset, data_hash = prepared.open_prepared(data), prepared.read_summary(data)["sha256"]
-    partition = files.make(dataset.train_labels, json.loads(job), data_hash, dataset.train_clients)
+    partition = files.make(dataset.train_labels, described, data_hash, dataset.train_clients)
     files.save(partition, dataset.train_labels, output)
     print(f"{output}: {partition}")

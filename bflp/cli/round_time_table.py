@@ -7,10 +7,13 @@ import pandas as pd
 
 from bflp.cli.arguments import add_settings_arguments
 from bflp.cli.common import plan_from
+from bflp.errors import DataError
 from bflp.files import whole_file
 from bflp.reporting.formats import write_table
 from bflp.reporting.markdown import to_markdown
 from bflp.reporting.tables import round_time_table
+
+PARTS = ("train", "aggregation")
 
 add_arguments = add_settings_arguments
 
@@ -19,8 +22,12 @@ def run(arguments: argparse.Namespace) -> None:
     plan = plan_from(arguments)
     rows = []
     for cell, processes in plan.round_time_cells():
-        measured = json.loads(plan.paths.round_time(cell, processes).read_text(encoding="utf-8"))
-        seconds, aggregation = pd.Series(measured["train_seconds"]), pd.Series(measured["aggregation_seconds"])
+        file = plan.paths.round_time(cell, processes)
+        try:
+            measured = json.loads(file.read_text(encoding="utf-8"))
+            seconds, aggregation = (pd.Series(measured[f"{part}_seconds"], dtype=float) for part in PARTS)
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{file} is damaged ({error}): delete it and run snakemake round_time again") from None
         rows.append(
             {
                 **{key: value for key, value in cell.as_dict().items() if key != "seed"},

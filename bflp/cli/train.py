@@ -41,8 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    if arguments.processes is not None and arguments.processes < 1:
-        raise ConfigError("--processes must be at least 1")
+    for name in ("processes", "cells_per_gpu"):
+        given = getattr(arguments, name)
+        if given is not None and given < 1:
+            raise ConfigError(f"--{name.replace('_', '-')} must be at least 1")
     if arguments.job is None and not _to_be_trained(arguments):
         return
     missing = [name for name in NEEDED if getattr(arguments, name) is None]

@@ -14,10 +14,10 @@ from snakemake.cli import parse_config
 from snakemake.utils import update_config
 
 import bflp
-from bflp.cli import parser_of, verbs
+from bflp.cli import parser_of, partition, train, verbs
 from bflp.cli.arguments import add_settings_arguments
 from bflp.cli.common import config_values, settings_of
-from bflp.errors import ConfigError
+from bflp.errors import ConfigError, UserError
 
 PROJECT = Path(__file__).resolve().parents[2]
 RUN = PROJECT / "workflow" / "scripts" / "run.py"
@@ -123,6 +123,20 @@ def test_the_package_exports_names_and_imports_nothing_for_it() -> None:
     assert bflp.Settings.__name__ == "Settings" and bflp.Plan.__name__ == "Plan" and bflp.Cell.__name__ == "Cell"
     with pytest.raises(AttributeError, match="has no attribute 'settingz'"):
         _ = bflp.settingz
+
+
+@pytest.mark.parametrize("job", ["x", "[]", "{}", '{"dataset": "fmnist"}'])
+def test_the_job_of_a_partition_that_is_none(job: str) -> None:
+    arguments = parser_of("partition").parse_args(["--job", job, "--data", "x.npz", "--output", "y.npz"])
+    with pytest.raises(UserError, match=r"^malformed --job: [^\n]+$"):
+        partition.run(arguments)
+
+
+@pytest.mark.parametrize("argument", ["--processes", "--cells-per-gpu"])
+@pytest.mark.parametrize("number", ["0", "-1"])
+def test_numbers_that_must_be_at_least_one(argument: str, number: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{argument} must be at least 1$"):
+        train.run(parser_of("train").parse_args(["--job", "{}", argument, number]))
 
 
 # Settings ------------------------------------------------------------------------------------------------------------
