@@ -13,7 +13,7 @@ This is the posterior of all data, so it minimises KL(q || that), if each q_k is
 clients take part. Weights beta_k are not used: more data show in a higher precision.
 
 Guard: where a client is less precise than the prior, which no Gaussian likelihood does, it adds nothing to either
-sum; so lambda >= lambda_0.
+sum; so lambda >= lambda_0. A prior narrower than variances may be would leave nothing but itself, and is refused.
 
 Meant for one round. Variances are learnt slowly, so a client that starts from the product ends with about its
 precision. The next product then counts K times what the rounds before had learnt: iterating multiplies the precision
@@ -39,7 +39,9 @@ def aggregate(
     generator: np.random.Generator,
     prior: Gaussian,
 ) -> tuple[Array, Array]:
-    """means, log_variances [K, P], prior of [P] -> mean [P], log variance [P]."""
+    """means, log_variances [K, P], prior of [P] -> mean [P], log variance [P]. Raises ValueError."""
+    if prior.log_variance.min() < settings.bounds[0]:
+        raise ValueError("the prior is narrower than posterior.log_variance.bounds let any client be")
     precisions, prior_precision = np.exp(-np.clip(log_variances, *settings.bounds)), np.exp(-prior.log_variance)
     kept = precisions >= prior_precision
     precision = prior_precision + np.where(kept, precisions - prior_precision, 0).sum(axis=0)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 KINDS = ("variational",)
 DEFAULT_AGGREGATORS = ("AALV",)
+SENDS_OWN_MODEL = False
 
 
 @dataclass(frozen=True)

@@ -112,13 +112,13 @@ class Moments:
 def squared_gradients(network: Network, vector: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
     """Mean over the samples of the squared gradient of each one's cross entropy [D]: the empirical Fisher's diagonal.
 
-    Sample by sample: squares of batch means would be smaller by about the batch size.
+    Sample by sample: squares of batch means would be smaller by about the batch size. Dropout is off. For networks of
+    plain numbers.
     """
     total, gradient = torch.zeros_like(vector), torch.empty_like(vector)
-    noise = torch.zeros((1, network.layout.noise_size), device=vector.device) if network.layout.noise_size else None
     for row in range(len(labels)):
         sample = slice(row, row + 1)
-        network.gradient(vector, in_unit_interval(inputs[sample]), labels[sample], noise, 0.0, gradient)
+        network.gradient(vector, in_unit_interval(inputs[sample]), labels[sample], None, 0.0, gradient)
         total.addcmul_(gradient, gradient)
     return total.div_(len(labels))
 

@@ -105,14 +105,13 @@ def class_accuracy(predictions: Predictions) -> list[float | None]:
 
 
 def _clients(federation: Federation, predictions: Predictions) -> dict[str, Any]:
-    """A list per metric, null for a client without data, and its summaries over the others."""
+    """A list per metric, null for a client without data of tested labels, and its summaries over the others."""
     inputs = federation.inputs
     counts = label_counts(inputs.indices, inputs.offsets, inputs.train_labels, inputs.labels)
-    has_data = inputs.sizes > 0
     seen: dict[str, Any] = {}
     for name, values in client_metrics(predictions, counts).items():
-        seen[name] = [round(float(value), 6) if some else None for value, some in zip(values, has_data, strict=True)]
+        seen[name] = [None if math.isnan(value) else round(float(value), 6) for value in values]
         for what in SUMMARIES:
             better = bool(METRICS[name].higher_is_better)
-            seen[f"{name}_{what}"] = summarise(values[has_data], what, better)
+            seen[f"{name}_{what}"] = summarise(values[~np.isnan(values)], what, better)
     return seen

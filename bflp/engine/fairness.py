@@ -28,12 +28,13 @@ def client_metrics(predictions: Predictions, counts: NDArray[np.int64]) -> dict[
     """Accuracy (%), ECE (%) and NLL [clients] on the test set, its samples weighted to each client's label shares.
 
     counts [clients, L]: training samples per client and label. A label that the test set lacks is left out, and the
-    others' weights grow in proportion; so a client without data gets zeros.
+    others' weights grow in proportion; a client that has no other, or no data, gets NaN.
     """
     labels, bins, count = predictions.labels, predictions.bins, counts.shape[1]
     per_label = np.bincount(labels, minlength=count)
     present = per_label > 0
-    shares = counts[:, present] / np.maximum(counts[:, present].sum(axis=1, keepdims=True), 1)
+    totals = counts[:, present].sum(axis=1, keepdims=True)
+    shares = np.divide(counts[:, present], totals, out=np.full(counts[:, present].shape, np.nan), where=totals > 0)
     scale = per_label[present]
     accuracies = np.bincount(labels, weights=predictions.correct, minlength=count)[present] / scale
     losses = np.bincount(labels, weights=-np.log(predictions.true + 1e-8), minlength=count)[present] / scale

@@ -17,8 +17,6 @@ from bflp.engine.local import Gaussian, Local, Trained
 from bflp.engine.settings import CellSettings
 from bflp.networks import Network
 
-LEAST_VARIANCE = 1e-30  # of a weight that never moved
-
 
 def train(
     network: Network,
@@ -39,4 +37,5 @@ def train(
     trained = client_update(network, means, inputs, labels, settings, round_, client, replay, whole)
     assert trained.moments is not None
     mean, variance = trained.moments
-    return replace(trained, vector=torch.cat([mean, variance.clamp(min=LEAST_VARIANCE).log()]))
+    # A weight that never moved has no variance: it gets the least that is in use.
+    return replace(trained, vector=torch.cat([mean, variance.log().clamp(*settings.posterior.bounds)]))

@@ -51,7 +51,8 @@ class Network(Protocol):
         """The loss of a batch, a scalar; writes its gradient by the parameters into `out` [D].
 
         vector [D]; images float32, [B, C, H, W] in [0, 1] or features [B, F]; labels int64 [B]; noise [B, noise_size]
-        standard normal numbers, or None where the layout's noise_size is 0.
+        standard normal numbers, or None where the layout's noise_size is 0, or for a pass without dropout where no
+        weight is Gaussian.
 
         loss = mean cross entropy + kl_weight * KL(q || prior) summed over all Gaussian weights, in nats; with
         kl_weight 0 the gradient is that of the data alone.

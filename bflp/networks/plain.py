@@ -103,15 +103,16 @@ class PlainNetwork:
     def gradient(
         self, vector: Tensor, images: Tensor, labels: Tensor, noise: Tensor | None, kl_weight: float, out: Tensor
     ) -> Tensor:
-        if noise is None and self.layout.noise_size:
+        if noise is None and self.layout.gaussian:
             raise ValueError("the network needs noise")
+        training = noise is not None or not self.layout.noise_size
         leaves, places = self._leaves(vector, out)
         self._load(vector)
         calls = len(self._call_sizes[True])
         columns = () if noise is None else noise.split(self._call_sizes[True] + self._drawn_sizes, dim=1)
         eps = [each[0] for each in columns[calls:]]
         with torch.enable_grad():
-            loss = F.cross_entropy(self._logits(leaves, images, iter(columns[:calls]), eps, True), labels)
+            loss = F.cross_entropy(self._logits(leaves, images, iter(columns[:calls]), eps, training), labels)
             gradients = torch.autograd.grad(loss, leaves, materialize_grads=True)
         loss = loss.detach()
         torch._foreach_copy_(places, gradients)

@@ -31,6 +31,8 @@ class CheckedRule:
             raise HopelessError(f"{self.title} cannot be loaded: {error}") from None
         bounds = settings.posterior.bounds if settings.posterior else (-8.0, 8.0)
         self.settings = self.rule.settings(bounds=bounds, arithmetic=settings.aggregation, **settings.rule)
+        posterior = settings.posterior
+        self.prior = (posterior.prior_mean, posterior.prior_standard_deviation) if posterior else (0.0, 1.0)
 
     def __call__(
         self,
@@ -56,14 +58,15 @@ class CheckedRule:
             raise HopelessError(f"{self.title} failed {when}: {described(self.file, error)}") from None
 
     def try_out(self, clients: int, by_data: bool) -> None:
-        """Combine a few made-up weights of `clients` clients, and of one. Raises HopelessError."""
+        """Combine a few made-up weights of `clients` clients, and of one, under the prior. Raises HopelessError."""
+        mean, deviation = self.prior
         for count in sorted({1, clients}):
             generator = np.random.default_rng(0)
             means = generator.normal(0, 0.1, (count, TRIAL_SIZE))
             log_variances = generator.uniform(-9, -7, (count, TRIAL_SIZE))
             weights = np.arange(1.0, count + 1) if by_data else np.ones(count)
             previous = Gaussian(generator.normal(0, 0.1, TRIAL_SIZE), generator.uniform(-9, -7, TRIAL_SIZE))
-            prior = Gaussian(np.zeros(TRIAL_SIZE), np.zeros(TRIAL_SIZE))
+            prior = Gaussian(np.full(TRIAL_SIZE, mean), np.full(TRIAL_SIZE, 2 * np.log(deviation)))
             when = f"when it was tried out with {count} client{'s' if count > 1 else ''}"
             answer = self(means, log_variances, weights / weights.sum(), generator, previous, prior, when)
             if not all(np.isfinite(part).all() for part in answer):

@@ -53,6 +53,8 @@ from bflp.settings.values import (
     spelt_out,
 )
 
+OF_CLIENTS = ("ensemble", "personal")  # evaluators that need the clients' models
+
 
 class Settings(Section):
     """All settings of a grid of experiments."""
@@ -180,7 +182,7 @@ class Settings(Section):
                     raise ValueError(f"{where}: {metric} is measured on demand: set evaluation.final.{name}")
         held_out = ["temperature"] if "temperature" in asked else []
         held_out += ["ensemble.beta: fitted"] if asked.get("ensemble", {}).get("beta") == "fitted" else []
-        for name in ("ensemble", "personal") if not self.keep_clients else ():
+        for name in OF_CLIENTS if not self.keep_clients else ():
             if name in asked:
                 raise ValueError(
                     f"evaluation.final.{name} needs the models of the last round's clients: set keep_clients: true, "
@@ -390,6 +392,12 @@ class Settings(Section):
                 f"keep_clients: the clients of {name} ({algorithm}) send no parameters that could be kept; run it "
                 "with another config file, without keep_clients"
             )
+        for evaluator in self.evaluation.final.asked() if name in self.trained() else ():
+            if evaluator in OF_CLIENTS and not getattr(module, "SENDS_OWN_MODEL", True):
+                raise ValueError(
+                    f"evaluation.final.{evaluator}: the clients of {name} ({algorithm}) send other parameters than "
+                    f"they trained; run it with another config file, without {evaluator}"
+                )
         partial = [setup for setup in self.grid.clients if self.setups[setup].fraction < 1]
         if getattr(module, "FULL_PARTICIPATION", False) and partial and name in self.trained():
             raise ValueError(

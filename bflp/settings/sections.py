@@ -214,7 +214,8 @@ class LogVariance(Section):
     initial: AnyFloat = -9.0
     """Mean of the initial values (their standard deviation is 0.001)."""
     bounds: tuple[AnyFloat, AnyFloat] = (-8.0, 8.0)
-    """Lowest and highest value in use."""
+    """Lowest and highest value in use. Those of posteriors of kind ivon, laplace and swag are [-30, 30] unless the
+    method itself has others."""
     enforce: Literal["clamp", "project"] = "clamp"
     """clamp: values are clamped where they are used, and get no gradient outside the bounds (as in the paper's
     program); project: values are put into the bounds after each step, and always get a gradient."""

@@ -100,6 +100,11 @@ def test_a_client_less_precise_than_the_prior_adds_nothing():
     assert (mean[0], precision[0]) == pytest.approx((0.25, 2), rel=1e-12)
 
 
+def test_a_prior_narrower_than_the_bounds_is_refused():
+    with pytest.raises(ValueError, match="the prior is narrower"):
+        combine([[0.0]], [[100.0]], prior_precision=math.exp(5.1), bounds=(-5.0, 5.0))
+
+
 def test_log_variances_are_clipped_to_the_bounds():
     _, precision = combine([[0.0], [0.0]], [[math.exp(9)], [math.exp(3)]], bounds=(-5.0, 5.0))
     assert precision[0] == pytest.approx(math.exp(5) + math.exp(3) - 1, rel=1e-12)

@@ -204,6 +204,12 @@ def test_client_metrics_are_those_of_a_test_set_with_the_client_s_labels():
         assert found["nll"][client] == pytest.approx(of("nll", repeated, truth))
 
 
+def test_a_client_whose_labels_are_not_tested_has_no_metrics():
+    probabilities = random_predictions(samples=30, labels=3)[0]
+    found = fairness.client_metrics(predictions(probabilities, np.repeat([0, 1], 15)), np.array([[0, 0, 9], [0, 1, 9]]))
+    assert all(np.isnan(values).tolist() == [True, False] for values in found.values())
+
+
 def test_gini_and_worst_decile():
     values = np.array([3.0, 0.0, 1.0])
     mean_difference = np.abs(values[:, None] - values).mean()

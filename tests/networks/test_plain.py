@@ -13,6 +13,7 @@ from torch.distributions import Normal
 from torch.distributions import kl_divergence as torch_kl_divergence
 
 from bflp import networks
+from bflp.engine.client import squared_gradients
 from bflp.networks.layers import Dropout
 from bflp.networks.plain import PlainNetwork, initial_module
 from bflp.networks.posterior import Posterior
@@ -230,6 +231,21 @@ def test_dropout_takes_its_mask_from_the_noise() -> None:
     expected = F.linear(hidden, named["2.weight"], named["2.bias"]).softmax(1)
     torch.testing.assert_close(probabilities, expected)
     assert torch.equal(generator.get_state(), before)
+
+
+def test_squared_gradients_are_those_without_dropout() -> None:
+    network = make(lambda: nn.Sequential(nn.Linear(4, 20), Dropout(0.5), nn.Linear(20, 3)), (4,), "none")
+    vector = torch.randn(network.layout.size, generator=torch.Generator().manual_seed(0)).double()
+    inputs = torch.rand(6, 4, generator=torch.Generator().manual_seed(1)).double()
+    labels = torch.tensor([0, 1, 2, 0, 1, 2])
+    expected = torch.zeros_like(vector)
+    for image, label in zip(inputs, labels, strict=True):
+        leaf = vector.clone().requires_grad_()
+        named = network.layout.views(leaf)
+        hidden = F.linear(image, named["0.weight"], named["0.bias"])
+        logits = F.linear(hidden, named["2.weight"], named["2.bias"])
+        expected += torch.autograd.grad(F.cross_entropy(logits, label), leaf)[0].square() / 6
+    torch.testing.assert_close(squared_gradients(network, vector, inputs, labels), expected)
 
 
 def test_prediction_with_drawn_weights_averages_over_the_documented_noise() -> None:

@@ -79,6 +79,13 @@ def test_a_trial_passes_the_previous_posterior_and_the_prior(tmp_path: Path) -> 
         rule.try_out(2, False)
 
 
+def test_a_trial_is_under_the_cells_prior() -> None:
+    posterior = SimpleNamespace(bounds=(-8.0, 8.0), prior_mean=0.0, prior_standard_deviation=0.01)
+    settings: Any = SimpleNamespace(aggregator="PRODUCT", aggregation="exact", rule={}, posterior=posterior)
+    with pytest.raises(HopelessError, match="the prior is narrower"):
+        CheckedRule(settings, None).try_out(3, False)
+
+
 def test_a_rule_gets_the_previous_posterior_and_the_prior(tmp_path: Path) -> None:
     head = HEAD.replace("generator", "generator, previous, prior")
     body = "    return previous.mean - prior.mean, previous.log_variance - prior.log_variance\n"

@@ -111,6 +111,16 @@ def test_what_is_measured_on_demand_must_be_asked_for_and_possible(sections: dic
     assert words in message(chosen_rounds(**sections))
 
 
+@pytest.mark.parametrize("algorithm", ["pfedbayes", "fedsparse"])
+def test_what_is_measured_of_clients_models_needs_clients_that_send_them(algorithm: str) -> None:
+    kind = {"pfedbayes": "variational", "fedsparse": "none"}[algorithm]
+    config = {**chosen_rounds(evaluation={"final": {"ensemble": {"beta": 0.5}}}), "keep_clients": True}
+    config["models"] = {"OTHER": {"posterior": kind, "weights": "data", "algorithm": algorithm}}
+    Settings.parse(config)
+    config["grid"] = {**config["grid"], "models": ["OTHER"]}
+    assert "evaluation.final.ensemble: the clients of OTHER" in message(config)
+
+
 def test_a_fitted_ensemble_needs_samples_to_fit_on() -> None:
     config = {**chosen_rounds(evaluation={"final": {"ensemble": {"beta": "fitted"}}}), "keep_clients": True}
     assert "evaluation.final.ensemble.beta: fitted needs samples that no client trains on" in message(config)

@@ -60,7 +60,8 @@ def evaluate(subject: Subject, asked: dict[str, Any]) -> Measured:
         }
         for model, data in KINDS:
             for name, value in _measured(models[model], data, counts[[client]]).items():
-                values[f"{model}_on_{data}_{name}"][client] = value
+                if not np.isnan(value):
+                    values[f"{model}_on_{data}_{name}"][client] = value
     clients = range(len(inputs.sizes))
     return Measured(
         {name: float(np.mean(list(found.values()))) for name, found in values.items()},
