@@ -273,10 +273,11 @@ rule train:
 
 
 rule evaluate:
-    # One job per block of cells: only those are evaluated whose evaluation is missing or of something else.
+    # One job per block of cells: only those are evaluated whose evaluation is missing or of something else. The results,
+    # of which figures have the curves; their models come with them.
     input:
-        models=lambda wildcards: [
-            file for cell in PLAN.block(*block_of(wildcards)) for file in (PLAN.paths.model(cell), *kept_clients(cell))
+        results=lambda wildcards: [
+            file for cell in PLAN.block(*block_of(wildcards)) for file in (PLAN.paths.result(cell), *kept_clients(cell))
         ],
         data=ancient(f"{DATA}/{{dataset}}.npz"),
         ood=lambda wildcards: ancient(ood_files(wildcards.dataset)[0]),
@@ -299,7 +300,7 @@ rule evaluate:
 
 
 rule merge:
-    # The results, which come with the models: one that is deleted trains again although its block has been evaluated.
+    # The results, too: one that is deleted trains again although its block has been evaluated.
     input:
         EVALUATED,
         [PLAN.paths.result(cell) for cell in PLAN.cells],

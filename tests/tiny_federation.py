@@ -95,9 +95,11 @@ class TinyFederation:
         }
         return CellFiles(self.data_file, self.partition_file, **{**written, **others})
 
-    def run(self, job: Job, name: str = "cell", processes: int = 1, partition: Path | None = None, **options):
+    def run(
+        self, job: Job, name: str = "cell", processes: int = 1, partition: Path | None = None, bins=BINS, **options
+    ):
         """Train; return the whole result, what of it must be the same in every run, and the model file's bytes."""
-        evaluation = {"settings": {"ece_bins": BINS, "monte_carlo_samples": 2}, "fingerprint": "0" * 16}
+        evaluation = {"settings": {"ece_bins": bins, "monte_carlo_samples": 2}, "fingerprint": "0" * 16}
         chosen = {"processes": processes, "device": "cpu", "checkpoint_seconds": 0.0, **options}
         # Jobs that name other code are tried, too.
         with mock.patch("bflp.runtime.cell.check_code", return_value={}):

@@ -75,7 +75,7 @@ class Federation:
         except NotFiniteError as error:
             raise DivergedError(round_, None, str(error)) from None
         combined_at = time.perf_counter()
-        curves = self._curves(after.model, round_, executor) if self.is_evaluated(round_) else None
+        curves = self.curves(after.model, round_, executor) if self.is_evaluated(round_) else None
         seconds = (trained_at - began, combined_at - trained_at, time.perf_counter() - combined_at)
         states = {client: answer.state for client, answer in zip(clients, answers, strict=True) if answer.state}
         up = [tensor for answer in answers for tensor in answer.tensors]
@@ -125,7 +125,8 @@ class Federation:
         """Whether the model is evaluated after a round."""
         return round_ % self.settings.every == 0 or round_ == self.settings.rounds
 
-    def _curves(self, model: Tensor, round_: int, executor: Executor) -> dict[str, Any]:
+    def curves(self, model: Tensor, round_: int, executor: Executor) -> dict[str, Any]:
+        """What Outcome.curves has of the model [D] after a round. Raises DivergedError."""
         predictions = predict(self, model, round_, executor, self.settings.monte_carlo_samples, self.bins)
         measured = _measured(predictions, round_)
         if self.inputs.held_out is not None:

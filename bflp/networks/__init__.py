@@ -7,10 +7,11 @@ is one file with `build(image_shape, labels, **settings) -> torch.nn.Module`. Im
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -109,16 +110,16 @@ def _builder(spec: Mapping[str, Any]) -> Callable[..., Any]:
     """The function `build` of the network's file."""
     if "name" in spec:
         return importlib.import_module(f"bflp.networks.{spec['name']}").build  # type: ignore[no-any-return]
-    found = importlib.util.spec_from_file_location("bflp_own_network", spec["file"])
-    assert found is not None and found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = module  # while it runs: dataclasses look there
+    # Compiled here, not by importlib: its cache of byte code misses an edit within a second that keeps the length.
+    module = ModuleType("bflp_own_network")
+    module.__file__ = str(spec["file"])
+    sys.modules[module.__name__] = module  # while it runs: dataclasses look there
     try:
-        found.loader.exec_module(module)
+        exec(compile(Path(spec["file"]).read_bytes(), spec["file"], "exec"), vars(module))
     except Exception as error:
         raise NetworkError(f"{spec['file']}: {type(error).__name__}: {' '.join(str(error).split())}") from None
     finally:
-        del sys.modules[found.name]
+        del sys.modules[module.__name__]
     return module.build  # type: ignore[no-any-return]
 
 

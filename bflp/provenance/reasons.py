@@ -51,6 +51,8 @@ def evaluation_mismatch(
         return f"other settings ({', '.join(settings)})"
     if evaluation.fingerprint != wanted["fingerprint"]:
         return "other code"
+    if (evaluation.data.dataset, evaluation.data.partition) != (result.data.dataset, result.data.partition):
+        return f"other data (images or labels of {result.cell.dataset})"
     if evaluation.final is not None and ood and evaluation.data.out_of_distribution != hashes.get(ood):
         return f"other data (images of {ood})"
     return None

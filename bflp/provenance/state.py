@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Iterable, Mapping
@@ -90,6 +91,10 @@ def _evaluation(plan: Plan, cell: Cell, result: Result, hashes: Mapping[str, str
     except DataError as error:
         return None, f"is damaged ({error})"
     reason = reasons.evaluation_mismatch(evaluation, result, plan.evaluation_of(cell), hashes)
+    if reason is None and evaluation.final is not None and evaluation.settings.get("keep_predictions"):
+        file = path.with_suffix(".npz")
+        if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != evaluation.predictions:
+            return None, f"has other predictions beside it than its own, or none ({file})"
     return (None, f"is of {reason}") if reason else (evaluation, "")
 
 

@@ -34,7 +34,8 @@ class Reliability(Part):
 
 class Evaluation(Part):
     """final: metric -> value; class_accuracy: per label, in % (null: the test set lacks it); clients: a list per metric
-    (null without data), and summaries; all null: diverged."""
+    (null without data), and summaries; all null: diverged. predictions: sha256 of their file, null where they were not
+    kept."""
 
     cell: CellNames
     model_sha256: Hash
@@ -47,6 +48,7 @@ class Evaluation(Part):
     confusion: list[list[Count]] | None
     class_accuracy: list[Number | None] | None = None
     clients: dict[str, list[Number | None] | Number] | None
+    predictions: Hash | None = None
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Evaluation:

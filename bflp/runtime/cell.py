@@ -44,7 +44,7 @@ from bflp.runtime.kept import SUFFIXES, link
 from bflp.runtime.pool import WorkerFailedError, executor
 from bflp.runtime.progress import RoundProgress
 from bflp.runtime.rule import checked_rule
-from bflp.runtime.states import ClientStates
+from bflp.runtime.states import ClientStates, digest
 from bflp.runtime.train import CellFiles, HopelessError, Options, check_code
 
 # The share of the time that checkpoints may cost.
@@ -99,6 +99,7 @@ def run(assignment: Assignment, files: CellFiles, options: Options, identity: st
             loop.save()
         write_model(files.model, work.layout.views(loop.progress.server.model), job)
         environment = {**_environment(assignment, options), "code": code, "resumed_at": loop.progress.resumed_at}
+        environment["curve_ece_bins"] = federation.bins
         environment["model_file"] = hashlib.sha256(files.model.read_bytes()).hexdigest()
         if files.clients is not None and clients_file is not None:
             link(clients_file, files.clients)
@@ -145,13 +146,14 @@ class _Loop:
         self.pool: Executor = pool if clients_file is None else self.recording
         self.checkpoints, self.states = checkpoints, states
         self.touched: set[int] = set()
+        self.clients_at: dict[int, int] = {}  # client -> the round that its state is of
         self.rounds, self.least_seconds = federation.settings.rounds, options.checkpoint_seconds
         self.progress = self._start()
         self.saved_round, self.saved_time, self.save_seconds = self.progress.round, time.perf_counter(), 0.0
 
     def _start(self) -> Progress:
         again = self.clients_file is not None and not self._are_kept(self.clients_file)
-        found = self.checkpoints.newest(self.rounds - 1 if again else None)
+        found = self.checkpoints.newest(self.rounds - 1 if again else None, self._has_states)
         if again and self.rounds in self.checkpoints.rounds_saved():
             print(
                 f"{self.job}: trains again, since the models of its last round's clients were not kept", file=sys.stderr
@@ -159,12 +161,27 @@ class _Loop:
         if found is not None:
             print(f"{self.job}: goes on after round {found.round}", file=sys.stderr)
             found.resumed_at = [*found.resumed_at, found.round]
+            # The curves go on as they began.
+            self.federation.bins = found.ece_bins or self.federation.bins
+            self.clients_at = self.states.newest(found.round)
             # A shorter run evaluated its last round in any case.
             found.rounds = [entry for entry in found.rounds if self.federation.is_evaluated(entry["round"])]
             return found
         timing: dict[str, Any] = {f"{part}_seconds": [] for part in ("train", "aggregation", "evaluation")}
         traffic: dict[str, list[int]] = {"up_bytes": [], "down_bytes": []}
-        return Progress(0, self.federation.initial(), timing={**timing, "total_seconds": 0.0}, traffic=traffic)
+        timing["total_seconds"] = 0.0
+        return Progress(0, self.federation.initial(), timing=timing, traffic=traffic, ece_bins=self.federation.bins)
+
+    def _has_states(self, progress: Progress) -> bool:
+        """Whether what clients remembered at a checkpoint is all there."""
+        if progress.states in (None, digest(self.states.newest(progress.round))):
+            return True
+        print(
+            f"{self.job}: cannot go on after round {progress.round}: states of its clients are missing from "
+            f"{self.states.folder}",
+            file=sys.stderr,
+        )
+        return False
 
     def _are_kept(self, file: Path) -> bool:
         """Whether the last round's clients are there, of a run that was stopped after it."""
@@ -177,12 +194,15 @@ class _Loop:
         earlier = self.progress.timing["total_seconds"]
         try:
             with shown:
+                if self.progress.round == self.rounds and not self._is_evaluated():
+                    # A longer run was stopped here.
+                    curves = self.federation.curves(self.progress.server.model, self.rounds, self.pool)
+                    self.progress.rounds.append({"round": self.rounds, **curves})
                 while self.progress.round < self.rounds:
                     progress = self._round(self.progress)
                     progress.timing["total_seconds"] = earlier + time.perf_counter() - began
                     self.progress = progress
-                    evaluated = progress.rounds and progress.rounds[-1]["round"] == progress.round
-                    shown.update(progress.round, progress.rounds[-1]["accuracy"] if evaluated else None)
+                    shown.update(progress.round, progress.rounds[-1]["accuracy"] if self._is_evaluated() else None)
                     termination.check()
                     self._save_in_time()
         except DivergedError as error:
@@ -193,6 +213,10 @@ class _Loop:
             return Diverged(round=error.round, client=error.client, reason=error.reason)
         return None
 
+    def _is_evaluated(self) -> bool:
+        """Whether the curves have the last round that is done."""
+        return bool(self.progress.rounds) and bool(self.progress.rounds[-1]["round"] == self.progress.round)
+
     def _round(self, before: Progress) -> Progress:
         round_ = before.round + 1
         outcome = self.federation.round(before.server, round_, self.pool)
@@ -201,12 +225,13 @@ class _Loop:
         if self.clients_file is not None and round_ == self.rounds:
             save_clients(self.clients_file, self.recording.vectors, len(outcome.server.model))
         self.touched |= outcome.clients.keys()
+        self.clients_at |= dict.fromkeys(outcome.clients, round_)
         rounds = [*before.rounds, *([{"round": round_, **outcome.curves}] if outcome.curves else [])]
         parts = zip(("train_seconds", "aggregation_seconds", "evaluation_seconds"), outcome.seconds, strict=True)
         timing = {key: [*before.timing[key], seconds] for key, seconds in parts}
         sent = zip(("up_bytes", "down_bytes"), outcome.traffic, strict=True)
         traffic = {key: [*before.traffic[key], bytes_] for key, bytes_ in sent}
-        return Progress(round_, outcome.server, rounds, timing, before.resumed_at, traffic)
+        return Progress(round_, outcome.server, rounds, timing, before.resumed_at, traffic, before.ece_bins)
 
     def clients(self, diverged: bool) -> dict[int, Tensor] | None:
         """The parameters that the clients of the last round sent; None where they are not kept."""
@@ -228,7 +253,7 @@ class _Loop:
 
     def save(self) -> None:
         """Write the checkpoint, and drop what no checkpoint needs of the clients' states."""
-        self.checkpoints.save(self.progress)
+        self.checkpoints.save(replace(self.progress, states=digest(self.clients_at)))
         self.states.forget(self.touched, self.checkpoints.rounds_saved())
         self.touched.clear()
 
@@ -271,7 +296,6 @@ def _environment(assignment: Assignment, options: Options) -> dict[str, Any]:
         "device": device,
         "gpu": torch.cuda.get_device_name(device) if device.startswith("cuda") else None,
         "processes": options.processes,
-        "curve_ece_bins": options.ece_bins,
     }
 
 

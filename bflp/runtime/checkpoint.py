@@ -8,20 +8,20 @@ goes on from there. One that is damaged is set aside.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
 
 from bflp.engine.work import Broadcast
-from bflp.files import canonical_json, whole_file
+from bflp.files import whole_file
 from bflp.runtime.kept import checkpoint_round
+from bflp.runtime.tensors import checksum
 
 FORMAT = "4"
 SUFFIX = ".checkpoint.safetensors"
@@ -32,7 +32,8 @@ class Progress:
     """Where a cell stands after `round` rounds.
 
     server: the model [D] and the algorithm's state; rounds: the evaluated rounds; timing: lists of seconds; resumed_at:
-    rounds at which it went on; traffic: lists of bytes.
+    rounds at which it went on; traffic: lists of bytes; ece_bins: of the curves' ECE; states: which states of clients
+    it counts on (`states.digest`).
     """
 
     round: int
@@ -41,6 +42,8 @@ class Progress:
     timing: dict[str, Any] = field(default_factory=dict)
     resumed_at: list[int] = field(default_factory=list)
     traffic: dict[str, list[int]] = field(default_factory=dict)
+    ece_bins: int | None = None  # this and states: None in checkpoints of earlier versions
+    states: str | None = None
 
     def history(self) -> str:
         """All but the tensors, as JSON."""
@@ -61,19 +64,20 @@ class Checkpoints:
         tensors = {"model": progress.server.model, **{f"state.{k}": v for k, v in progress.server.state.items()}}
         tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
         metadata = {"format": FORMAT, "identity": self.base, "history": progress.history()}
-        metadata["checksum"] = _checksum(tensors, metadata)
+        metadata["checksum"] = checksum(tensors, metadata)
         with whole_file(self.file) as temporary:
             temporary.write_bytes(save(tensors, metadata=metadata))
 
-    def newest(self, most: int | None = None) -> Progress | None:
-        """The one that is farthest, of this run or of one of fewer rounds; None where there is none.
+    def newest(self, most: int | None = None, fits: Callable[[Progress], bool] = lambda _: True) -> Progress | None:
+        """The one that is farthest, of this run or of another number of rounds; None where there is none.
 
-        most: after which round at most. Says on stderr what is damaged. Raises OSError where one cannot be opened.
+        most: after which round at most; fits: whether one may be used. Says on stderr what is damaged. Raises OSError where
+        one cannot be opened.
         """
         limit = self.rounds if most is None else most
         found = [self._read(file) for file in sorted(self.folder.glob(f"{self.base}-*{SUFFIX}"))]
         usable = [progress for progress in found if progress is not None and progress.round <= limit]
-        return max(usable, key=lambda progress: progress.round, default=None)
+        return next(filter(fits, sorted(usable, key=lambda progress: -progress.round)), None)
 
     def rounds_saved(self) -> list[int]:
         """The rounds of all checkpoints of this cell with these settings, whatever their number of rounds."""
@@ -89,7 +93,7 @@ class Checkpoints:
             with safe_open(file, framework="pt") as opened:
                 metadata = opened.metadata() or {}
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-            if metadata.pop("checksum") != _checksum(tensors, metadata):
+            if metadata.pop("checksum") != checksum(tensors, metadata):
                 raise ValueError("its checksum is wrong")
             if (metadata["format"], metadata["identity"]) != (FORMAT, self.base):
                 return None
@@ -101,11 +105,3 @@ class Checkpoints:
             file.replace(aside)
             print(f"warning: the checkpoint {file} is damaged ({error}); set aside as {aside.name}", file=sys.stderr)
             return None
-
-
-def _checksum(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
-    digest = hashlib.sha256(canonical_json(metadata).encode())
-    for name in sorted(tensors):
-        array = tensors[name].numpy()
-        digest.update(f"{name} {array.dtype} {array.shape}\n".encode() + array.tobytes())
-    return digest.hexdigest()

@@ -64,6 +64,7 @@ def evaluate(
         if own.get("keep_predictions") and kept_in is not None:
             with whole_file(kept_in) as temporary, temporary.open("wb") as file:
                 np.savez_compressed(file, probabilities=predictions.probabilities, labels=predictions.labels)
+            fields["predictions"] = hashlib.sha256(kept_in.read_bytes()).hexdigest()
     return Evaluation(
         cell=CellNames(**assignment.job.cell.as_dict()),
         model_sha256=model_hash(model),

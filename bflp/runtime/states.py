@@ -6,13 +6,16 @@ are newer than the checkpoint are not used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from safetensors.torch import load_file, save
+from safetensors import safe_open
+from safetensors.torch import save
 
 from bflp.engine.local import State
-from bflp.files import whole_file
+from bflp.files import canonical_json, whole_file
+from bflp.runtime.tensors import checksum, reading
 
 
 class ClientStates:
@@ -24,13 +27,20 @@ class ClientStates:
     def __call__(self, client: int, round_: int) -> State:
         """The state of a client before a round."""
         earlier = [known for known in self._rounds(client) if known < round_]
-        return load_file(self._file(client, max(earlier))) if earlier else {}
+        return _load(self._file(client, max(earlier))) if earlier else {}
+
+    def newest(self, round_: int) -> dict[int, int]:
+        """Of which round each client's state is after `round_`, where it has one."""
+        clients = [int(folder.name) for folder in self.folder.glob("*") if folder.name.isdecimal()]
+        known = {client: [each for each in self._rounds(client) if each <= round_] for client in clients}
+        return {client: max(rounds) for client, rounds in known.items() if rounds}
 
     def save(self, round_: int, states: dict[int, State]) -> None:
         """Write the states of clients after a round."""
         for client, state in states.items():
+            tensors = {name: tensor.contiguous() for name, tensor in state.items()}
             with whole_file(self._file(client, round_)) as temporary:
-                temporary.write_bytes(save({name: tensor.contiguous() for name, tensor in state.items()}))
+                temporary.write_bytes(save(tensors, metadata={"checksum": checksum(tensors, {})}))
 
     def forget(self, clients: Iterable[int], checkpoints: Sequence[int]) -> None:
         """Of these clients drop what no checkpoint goes on from; checkpoints: the rounds of those that are there."""
@@ -46,3 +56,18 @@ class ClientStates:
 
     def _file(self, client: int, round_: int) -> Path:
         return self.folder / str(client) / f"{round_}.safetensors"
+
+
+def digest(newest: Mapping[int, int]) -> str:
+    """Of `ClientStates.newest`."""
+    return hashlib.sha256(canonical_json(sorted(newest.items())).encode()).hexdigest()
+
+
+def _load(file: Path) -> State:
+    with reading(file):
+        with safe_open(file, framework="pt") as opened:
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            stated = (opened.metadata() or {}).get("checksum")
+        if stated not in (None, checksum(tensors, {})):  # None: in files of earlier versions
+            raise ValueError("its checksum is wrong")
+    return tensors

@@ -1,14 +1,17 @@
-"""Reading safetensors files that a cell's training wrote."""
+"""Safetensors files that a cell's training writes: checksums, and what reading a damaged one says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError
+from torch import Tensor
 
 from bflp.errors import DataError
+from bflp.files import canonical_json
 
 AGAIN = "delete it and run snakemake again"
 
@@ -24,3 +27,12 @@ def reading(file: Path) -> Iterator[None]:
         ) from None
     except (SafetensorError, ValueError, KeyError) as error:
         raise DataError(f"{file} is damaged ({error}): {AGAIN}") from None
+
+
+def checksum(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """sha256 of tensors, in the order of their names, and of what stands beside them."""
+    digest = hashlib.sha256(canonical_json(metadata).encode())
+    for name in sorted(tensors):
+        array = tensors[name].numpy()
+        digest.update(f"{name} {array.dtype} {array.shape}\n".encode() + array.tobytes())
+    return digest.hexdigest()

@@ -1,6 +1,7 @@
 """Plain modules made Bayesian: against the hand-written LeNet, explicit variational layers, and sampled weights."""
 
 import math
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -351,3 +352,14 @@ def test_file_and_settings(tmp_path: Path) -> None:
     network = networks.build({"file": str(file), "width": 5}, (1, 4, 4), 3, "dense", PRIOR, "cpu")
     assert network.layout.tensors["1.weight.mean"][1] == (5, 16)
     assert list(network.layout.tensors)[:2] == ["1.bias", "3.bias"]
+
+
+def test_an_edit_of_the_same_length_within_a_second_counts(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    source = "from torch.nn import *\ndef build(shape, labels):\n    return Sequential(Linear(4, 64), Linear(64, 3))\n"
+    sizes = []
+    for text in (source, source.replace("64", "32")):
+        file.write_text(text, encoding="utf-8")
+        os.utime(file, (1e9, 1e9))
+        sizes.append(networks.build({"file": str(file)}, (4,), 3, "none", PRIOR, "cpu").layout.size)
+    assert sizes == [4 * 64 + 64 + 64 * 3 + 3, 4 * 32 + 32 + 32 * 3 + 3]

@@ -88,7 +88,10 @@ CASES = {
         why="its result is of other code",
     ),
     "other data": Case(
-        changed_result(lambda content: content["data"].update(dataset=ZEROS)),
+        lambda plan, cell: [
+            change(lambda content: content["data"].update(dataset=ZEROS))(plan, cell)
+            for change in (changed_result, changed_evaluation)
+        ],
         "stale",
         "other data (images or labels of synthetic)",
         why="its result is of other data",
@@ -123,6 +126,12 @@ CASES = {
         changed_evaluation(lambda content: content.update(fingerprint="0" * 16)),
         "done",
         evaluation="is of other code",
+        why=EVALUATED,
+    ),
+    "evaluation with other test data": Case(
+        changed_evaluation(lambda content: content["data"].update(dataset=ZEROS)),
+        "done",
+        evaluation="is of other data (images or labels of synthetic)",
         why=EVALUATED,
     ),
     "evaluation with other images": Case(

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,6 +99,69 @@ def test_each_goes_on_from_its_own_checkpoint(tiny, other):
     result, *found = tiny.run(other_job)
     assert found == other_expected
     assert result["environment"]["resumed_at"] == [2]
+
+
+def test_a_longer_run_that_stopped_at_the_last_round_of_a_shorter_one(tiny):
+    """It has not evaluated this round; nothing is trained for it."""
+
+    def job(rounds):
+        return tiny.job(setups={4: {"fraction": 0.75, "rounds": rounds}}, evaluation={"every": 4})
+
+    _, *expected = tiny.run(job(3), "straight")
+    interrupted(tiny, job(6), 3)
+    result, *found = tiny.run(job(3))
+    assert found == expected
+    assert result["environment"]["resumed_at"] == [3]
+
+
+def test_curves_keep_the_bins_that_they_began_with(tiny):
+    """With a hundred bins some hold one sample or none: another number."""
+
+    def job(rounds):
+        return tiny.job(setups={4: {"fraction": 0.75, "rounds": rounds}})
+
+    expected, *_ = tiny.run(job(3), "straight", bins=100)
+    assert tiny.run(job(3), "few", bins=5)[0]["rounds"] != expected["rounds"]
+    tiny.run(job(2), bins=100)
+    result, *_ = tiny.run(job(3), bins=5)
+    assert result["rounds"] == expected["rounds"]
+    assert result["environment"]["curve_ece_bins"] == 100
+    assert len(result["reliability"]["counts"]) == 5
+
+
+# What clients remember
+
+
+def scaffold(tiny, rounds):
+    models = {"METHOD": {"posterior": "none", "weights": "data", "algorithm": "scaffold"}}
+    setups = {4: {"fraction": 0.75, "rounds": rounds}}
+    return tiny.job("METHOD", None, models=models, setups=setups, training={"learning_rate": 0.01})
+
+
+@pytest.mark.parametrize("lost", ["all", "the newest of one"])
+def test_without_its_clients_states_no_checkpoint_is_used(tiny, capsys, lost):
+    _, *expected = tiny.run(scaffold(tiny, 5), "straight")
+    tiny.run(scaffold(tiny, 4))
+    (folder,) = tiny.kept().glob("*.clients")
+    if lost == "all":
+        shutil.rmtree(folder)
+    else:
+        max(folder.glob("*/*.safetensors"), key=lambda file: int(file.stem)).unlink()
+    result, *found = tiny.run(scaffold(tiny, 5))
+    assert found == expected
+    assert result["environment"]["resumed_at"] == []
+    assert "cannot go on after round 4: states of its clients are missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_damaged_state_of_a_client_is_told(tiny, processes):
+    tiny.run(scaffold(tiny, 4))
+    for file in tiny.kept().glob("*.clients/*/*.safetensors"):
+        content = bytearray(file.read_bytes())
+        content[-1] ^= 1
+        file.write_bytes(content)
+    with pytest.raises(UserError, match=r"is damaged \(its checksum is wrong\): delete it"):
+        tiny.run(scaffold(tiny, 5), processes=processes)
 
 
 # Going back to what was finished, and going farther

@@ -104,6 +104,17 @@ def test_accuracy_by_class_is_that_of_the_predictions(trained: Plan) -> None:
         assert rows["samples"].tolist() == [5] * 10
 
 
+def test_other_predictions_or_none_are_made_again(trained: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (trained.paths.evaluation(cell).with_suffix(".npz") for cell in trained.cells)
+    right = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.unlink()
+    bflp(trained, "evaluate")
+    assert "2 of 2 cells to evaluate" in capsys.readouterr().err
+    assert first.read_bytes() == right
+    assert second.exists()
+
+
 def test_a_label_that_the_test_set_lacks_has_no_accuracy() -> None:
     probabilities = np.array([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.5, 0.4, 0.1]], dtype=np.float32)
     found = Predictions(probabilities, np.array([0, 1, 1]), 10, None, np.zeros(3, dtype=np.float32))

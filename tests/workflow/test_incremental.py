@@ -413,6 +413,21 @@ def test_without_snakemakes_records(own: Path) -> None:
     assert watched(own) == (set(), {"tables"})
 
 
+def test_other_curves_of_the_same_model_are_drawn(own: Path) -> None:
+    """Trained by a run that stopped before it evaluated."""
+    curves = laid(CONFIG, ONE_CELL | {"setups": {2: {"rounds": 2}}})
+    write_config(own, curves)
+    assert snakemake(own, "merge").returncode == 0
+    model = own / "results/cells/plain/iid/2/FVBA/EAA/seed0.safetensors"
+    before = model.read_bytes()
+    write_config(own, laid(curves, {"evaluation": {"every": 2}}))
+    assert snakemake(own, str(model.relative_to(own).with_suffix(".json"))).returncode == 0
+    assert model.read_bytes() == before
+    cells, rules = would_run(own)
+    assert not cells
+    assert {"evaluate", "draw", "merge"} <= set(rules)
+
+
 def start_cell(folder: Path, plan: Plan, cell: Cell) -> subprocess.Popen[str]:
     command = [sys.executable, "workflow/scripts/run.py", "train", "--job", plan.job(cell), "--processes", "1"]
     files = {
