@@ -277,7 +277,9 @@ rule evaluate:
     # of which figures have the curves; their models come with them.
     input:
         results=lambda wildcards: [
-            file for cell in PLAN.block(*block_of(wildcards)) for file in (PLAN.paths.result(cell), *kept_clients(cell))
+            file
+            for cell in PLAN.block(*block_of(wildcards))
+            for file in (PLAN.paths.result(cell), *kept_clients(cell))
         ],
         data=ancient(f"{DATA}/{{dataset}}.npz"),
         ood=lambda wildcards: ancient(ood_files(wildcards.dataset)[0]),
