@@ -71,8 +71,8 @@ class Checkpoints:
     def newest(self, most: int | None = None, fits: Callable[[Progress], bool] = lambda _: True) -> Progress | None:
         """The one that is farthest, of this run or of another number of rounds; None where there is none.
 
-        most: after which round at most; fits: whether one may be used. Says on stderr what is damaged. Raises OSError where
-        one cannot be opened.
+        most: after which round at most; fits: whether one may be used. Says on stderr what is damaged. Raises OSError
+        where one cannot be opened.
         """
         limit = self.rounds if most is None else most
         found = [self._read(file) for file in sorted(self.folder.glob(f"{self.base}-*{SUFFIX}"))]
