@@ -24,7 +24,7 @@ def summary(statistics: Statistics) -> str:
     rows, blocks, seeds = statistics.rows, statistics.blocks, statistics.seeds
     parts = [
         f"{_count(rows, 'row')} in {_count(blocks, 'block')} of {_count(seeds, 'seed')}: "
-        f"differences to {row_title(rows[statistics.reference])}, paired by seed, mean over the blocks with enough pairs"
+        f"differences to {row_title(rows[statistics.reference])}, paired by seed, mean over blocks with enough pairs"
         + (f" (numbers: {statistics.numbers})." if statistics.numbers else "."),
         *(f"{compared.metric.title}: {_of_metric(statistics, compared)}." for compared in statistics.compared),
         _about_claims(statistics),
