@@ -170,7 +170,6 @@ def round_time_table(plan: Plan, frame: pd.DataFrame) -> Table:
 def datasets_table(plan: Plan, summaries: Mapping[str, Mapping[str, Any]]) -> Table:
     """The data sets and how many training samples a client holds on average."""
     settings = plan.settings
-    held_out = any(settings.partitions[name].held_out for name in settings.grid.partitions)
     rows: list[Row] = []
     for name in settings.grid.datasets:
         values: list[Entry | str] = [Entry()] * (4 + len(settings.grid.clients))
@@ -182,8 +181,7 @@ def datasets_table(plan: Plan, summaries: Mapping[str, Mapping[str, Any]]) -> Ta
         rows.append(([dataset_title(name)], values))
     return Table(
         name="datasets",
-        caption="Data sets, and the mean number of training samples per client"
-        f"{', before samples are held out' if held_out else ''}.",
+        caption="Data sets, and the mean number of training samples per client, before any are held out.",
         labels=("Data set",),
         groups=[("", 4), ("Samples per client", len(settings.grid.clients))],
         columns=["Image", "Labels", "Training", "Test", *_setup_titles(plan)],
