@@ -3,9 +3,10 @@
 In the template `{{cells}}` becomes the list of kept cells, `{{missing}}` that of the planned cells that are not kept,
 `{{variants}}` the cells that were run in more than one variant, `{{without_data}}` spreads beside those of cells
 without data, `{{sources}}` what is known of the sources, `{{side_by_side}}` what they and we have for the same row,
-`{{beyond}}` all numbers beyond 3 deviations, `{{seeds}}` and `{{below}}` what the seeds say, `{{unpublished}}` kept
-cells that no source has; `{{comparison VARIANT}}`, `{{marked VARIANT}}`, `{{late VARIANT}}` and `{{claims VARIANT}}`
-what one variant says, a folder below docs/reproduction. No number that is made of kept results is typed.
+`{{skew}}` how few labels clients have, `{{beyond}}` all numbers beyond 3 deviations, `{{seeds}}` and `{{below}}` what
+the seeds say, `{{unpublished}}` kept cells that no source has; `{{comparison VARIANT}}`, `{{marked VARIANT}}`,
+`{{late VARIANT}}` and `{{claims VARIANT}}` what one variant says, a folder below docs/reproduction. No number that is
+made of kept results is typed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from bflp.errors import DataError
 from bflp.grid.cell import NO_AGGREGATOR, Cell
 from bflp.paper.claims import CLAIMS, in_words
 from bflp.paper.comparison import compare, comparison_table, parts, published, summary
+from bflp.paper.label_skew import effective_labels, label_counts
 from bflp.paper.sources import KEYS, sources
 from bflp.paper.spread_without_data import covers, spread_without_data
 from bflp.paper.two_samples import MOST_RUNS, Sample, difference, runs_needed, together
@@ -62,6 +65,7 @@ PLANNED: dict[str, tuple[str, ...]] = {
     "project": ("fmnist/iid/10/FVBWA/EAA/seed0", "fmnist/iid/10/FVBWA/AALV/seed0"),
 }
 LATE_ROUNDS = 20
+SKEW_SEEDS = 200
 Kept = tuple[str, Cell, Result]  # variant, cell, result
 
 
@@ -92,13 +96,14 @@ def _compared(finished: list[Finished]) -> pd.DataFrame:
 
 
 def _fill(what: str, variant: str | None) -> str:
-    alone = {
+    alone: dict[str, Callable[[], str]] = {
         "cells": _cells,
         "missing": _missing,
         "variants": _variants,
         "without_data": _without_data,
         "sources": _sources,
         "side_by_side": _side_by_side,
+        "skew": _skew,
         "beyond": _beyond,
         "seeds": _seeds,
         "below": _below,
@@ -262,6 +267,30 @@ def _beyond() -> str:
             name = f"{row['model']} {row['aggregator']}, {row['dataset']} {row['partition']} {row['clients']}"
             rows.append([variant, name, METRICS[row["metric"]].label, f"{row['difference']:+.1f}", beside, why])
     return _table(["variant", "row", "number", "deviations", "same seeds, reference", "why"], rows) if rows else "None."
+
+
+@cache
+def _skew() -> str:
+    """Of each data set with kept cells of ten non-IID clients how many labels a client has, seed by seed."""
+    rows = []
+    for block in dict.fromkeys(cell.block for _, cell, _ in kept() if cell.block[1:] == ("noniid", "10")):
+        settings = next(result.settings for _, cell, result in kept() if cell.block == block)
+        found = [
+            effective_labels(label_counts(block[0], settings["setup"]["clients"], seed, settings["partition"]))
+            for seed in range(SKEW_SEEDS)
+        ]
+        mean, deviation = statistics.mean(found), statistics.stdev(found)
+        rows.append(
+            [
+                block_title(*block),
+                f"{found[0]:.2f}",
+                ", ".join(f"{value:.2f}" for value in found[1:5]),
+                f"{mean:.2f} ± {deviation:.2f}",
+                f"{sum(value <= found[0] for value in found)} of {SKEW_SEEDS}",
+            ]
+        )
+    headers = ["block", "seed 0", "seeds 1 to 4", f"{SKEW_SEEDS} seeds, ± standard deviation", "as few as seed 0"]
+    return _table(headers, rows)
 
 
 def _seeds() -> str:

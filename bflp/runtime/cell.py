@@ -162,7 +162,7 @@ class _Loop:
             print(f"{self.job}: goes on after round {found.round}", file=sys.stderr)
             found.resumed_at = [*found.resumed_at, found.round]
             # The curves go on as they began.
-            self.federation.bins = found.ece_bins or self.federation.bins
+            self.federation.bins = found.ece_bins = found.ece_bins or self.federation.bins
             self.clients_at = self.states.newest(found.round)
             # A shorter run evaluated its last round in any case.
             found.rounds = [entry for entry in found.rounds if self.federation.is_evaluated(entry["round"])]
