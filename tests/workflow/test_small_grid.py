@@ -169,15 +169,15 @@ def test_tables_of_a_grid_that_has_not_run(fresh: Project) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_merging_refuses_a_broken_result(finished: Project) -> None:
-    path = finished.result("FVBA/EAA")
+def test_a_broken_result_is_refused(finished: Project) -> None:
+    path, before = finished.result("FVBA/EAA"), (finished.results / "results.csv").read_bytes()
     path.write_text('{"accuracy": 100}', encoding="utf-8")
     done = finished.snakemake()
     assert done.returncode == 1
     name = re.escape(str(path.relative_to(finished.folder)))
     assert re.search(rf"{name} is not the result of a cell: delete it", done.stdout + done.stderr)
-    # Nothing is made of it, and nothing is left that looks like a summary of the present results.
-    assert not (finished.results / "results.csv").exists()
+    # Nothing is made of it, and what was made of the results as they were stays.
+    assert (finished.results / "results.csv").read_bytes() == before
 
 
 def refused_as_stale(project: Project) -> list[str]:
