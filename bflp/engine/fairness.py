@@ -34,7 +34,7 @@ def client_metrics(predictions: Predictions, counts: NDArray[np.int64]) -> dict[
     per_label = np.bincount(labels, minlength=count)
     present = per_label > 0
     totals = counts[:, present].sum(axis=1, keepdims=True)
-    shares = np.divide(counts[:, present], totals, out=np.full(counts[:, present].shape, np.nan), where=totals > 0)
+    shares = counts[:, present] / np.where(totals > 0, totals, np.nan)
     scale = per_label[present]
     accuracies = np.bincount(labels, weights=predictions.correct, minlength=count)[present] / scale
     losses = np.bincount(labels, weights=-np.log(predictions.true + 1e-8), minlength=count)[present] / scale
