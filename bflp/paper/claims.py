@@ -1,8 +1,8 @@
 """Papers' statements as checks over results: each is true, false, or there is not enough data to say.
 
-`CLAIMS` has them by source. Every check takes means per (dataset, partition, clients, model, aggregator) of the models
-that the source has numbers of, where none of their seeds diverged. A test runs the same checks on the published
-numbers: that shows what the statements mean there.
+`CLAIMS` has them by source. Every check takes means per (dataset, partition, clients, model, aggregator) of the
+models that the source has numbers of, where none of their seeds diverged. A test runs the same checks on the
+published numbers: that shows what the statements mean there.
 """
 
 from __future__ import annotations

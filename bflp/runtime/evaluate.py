@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from torch import Tensor
 
 from bflp.engine.evaluation import evaluate as evaluate_model
+from bflp.engine.evaluators import OF_CLIENTS
 from bflp.engine.round import Executor, Federation
 from bflp.errors import DataError, UserError
 from bflp.files import whole_file
@@ -31,7 +32,7 @@ def model_hash(model: Tensor) -> str:
 
 def needs_clients(wanted: Mapping[str, Any]) -> bool:
     """Whether an evaluation reads the models of the last round's clients. wanted: from `Plan.evaluation_of`."""
-    return not {"ensemble", "personal"}.isdisjoint(wanted["settings"].get("final", {}))
+    return not set(OF_CLIENTS).isdisjoint(wanted["settings"].get("final", {}))
 
 
 def evaluate(

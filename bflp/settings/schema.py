@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from bflp import aggregators
 from bflp.aggregators import Rule
 from bflp.datasets import registry
+from bflp.engine.evaluators import OF_CLIENTS
 from bflp.engine.metrics.registry import on_demand
 from bflp.engine.predictions import CURVES
 from bflp.errors import ConfigError
@@ -52,8 +53,6 @@ from bflp.settings.values import (
     checked_name,
     spelt_out,
 )
-
-OF_CLIENTS = ("ensemble", "personal")  # evaluators that need the clients' models
 
 
 class Settings(Section):

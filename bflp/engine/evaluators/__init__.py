@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+OF_CLIENTS = ("ensemble", "personal")  # those that need the models of the last round's clients
+
 
 @dataclass(frozen=True)
 class Measured:
