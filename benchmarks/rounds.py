@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bflp.datasets.registry import BUILT_IN
+from bflp.engine.inputs import Inputs
 from bflp.engine.round import Federation
 from bflp.engine.server import select_clients
 from bflp.engine.settings import CellSettings
-from bflp.engine.work import Broadcast, Inputs, Task, TrainStack, Work, training_tasks
+from bflp.engine.work import Broadcast, Task, TrainStack, Work, training_tasks
 from bflp.grid.cell import Cell
 from bflp.grid.job import Job
 from bflp.grid.plan import Plan

@@ -281,7 +281,7 @@ def checked(tmp_path: Path, change: Callable[[Path], None] | None = None) -> tup
         change(project / "bflp")
     code = (
         "from bflp.grid.job import Job\nfrom bflp.runtime.termination import run_script\n"
-        f"from bflp.runtime.train import check_code\nrun_script(lambda: check_code(Job.parse({job!r})))\n"
+        f"from bflp.grid.coverage import check_code\nrun_script(lambda: check_code(Job.parse({job!r})))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=False)
     return done.returncode, done.stderr

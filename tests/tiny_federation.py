@@ -24,8 +24,9 @@ from bflp.partition import files
 from bflp.partition.files import Partition
 from bflp.runtime.checkpoint import Checkpoints
 from bflp.runtime.inputs import Assignment
+from bflp.runtime.options import CellFiles, Options
 from bflp.runtime.termination import Terminated
-from bflp.runtime.train import CellFiles, Options, train
+from bflp.runtime.train import train
 from bflp.settings.schema import Settings
 
 SIZES = (7, 80, 3, 30)  # the largest client is not the first

@@ -7,7 +7,7 @@ A file holds any of the functions `local`, `report` and `server` (bflp.engine.lo
     FULL_PARTICIPATION   whether all clients must train in each round
     BROADCAST            the entries of its server's state that clients are sent, where these are not all
     SENDS_PARAMETERS     False where clients send their messages alone, and no parameters
-    SENDS_OWN_MODEL      False where what clients send are not the parameters that they trained
+    TRAINS_MODELS        False where the parameters that a client trains are no model by themselves
     SPARSE               True where zeros are left out of what clients send and are sent
     DEFAULT_AGGREGATORS  its rules, where neither the method nor the grid says others
     refuse               function of its settings and a data set's `training`: why they do not go together, or ""

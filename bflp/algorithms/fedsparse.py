@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from bflp.engine.settings import Training
 
 KINDS = ("none",)
-SENDS_OWN_MODEL = False
+TRAINS_MODELS = False
 SPARSE = True
 BETA, GAMMA, ZETA = 2 / 3, -0.1, 1.1  # of the hard concrete distribution, as its authors have them
 SHIFT = -BETA * math.log(-GAMMA / ZETA)  # from a gate's logit to that of its probability

@@ -15,7 +15,8 @@ their bounds, for w_k as for any posterior.
 
 For given w_k a client's optimum is w_k * likelihood^(1 / zeta): zeta = 10 tempers the data by 10. For a small rate of
 w_k the global model rests where sum over k of beta_k d KL(q_k || w) = 0: its mean is that of the q_k, its variance the
-mean of theirs and of their means' squared distances. It is the global model, the prior, that is evaluated.
+mean of theirs and of their means' squared distances. It is the global model, the prior, that is evaluated; the q_k are
+the local models of the evaluator `personal`.
 
 Clients keep q_k; optimisers start afresh in each round, where the published program keeps their moments. There a batch
 serves for all `steps` steps, and standard deviations are softplus(rho), with rho averaged. A client that takes fewer
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 KINDS = ("variational",)
 DEFAULT_AGGREGATORS = ("AALV",)
-SENDS_OWN_MODEL = False
 
 
 @dataclass(frozen=True)

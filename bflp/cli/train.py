@@ -14,10 +14,12 @@ from pathlib import Path
 from bflp.cli.arguments import CELL, add_settings_arguments
 from bflp.datasets import prepared
 from bflp.errors import ConfigError, UserError
+from bflp.grid.coverage import check_code
 from bflp.grid.job import Job
 from bflp.grid.paths import Paths
 from bflp.runtime.cores import available
-from bflp.runtime.train import CellFiles, Options, check_code, train
+from bflp.runtime.options import CellFiles, Options
+from bflp.runtime.train import train
 
 NEEDED = ("evaluation", "processes", "data", "partition", "results")
 

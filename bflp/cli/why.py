@@ -93,6 +93,8 @@ def _no_result(plan: Plan, cell: Cell, hashes: dict[str, str], checkpoints: Chec
         reason += ", but one is kept that will be put back"
     elif checkpoints.of(identity):
         reason += ", but a checkpoint to go on from"
+    elif not hashes.get(cell.dataset) and plan.paths.kept.exists():
+        reason += f"; whether one is kept is known once {cell.dataset} is prepared"
     failed = why_failed(progress.read(plan.paths.progress(cell)))
     # Without the cell's name, so that cells with the same error stand together.
     return reason + (f"; the last try ended with: {failed.replace(str(cell), 'the cell')}" if failed else "")

@@ -22,8 +22,8 @@ from bflp.engine.round import Executor, Federation, predict, predict_held_out
 class Subject:
     """A cell with a final model [D], as evaluators see it.
 
-    predictions: the model's, on the test set; clients: the parameters [D] that the clients of the last round sent, by
-    client; None: not there, so that no evaluator may be asked for that needs them.
+    predictions: the model's, on the test set; clients: the parameters [D] that the clients of the last round trained,
+    by client; None: not there, so that no evaluator may be asked for that needs them.
     """
 
     federation: Federation

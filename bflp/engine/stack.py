@@ -24,9 +24,9 @@ from torch import Tensor
 from bflp.engine.batches import MOST_PER_EPOCH, in_unit_interval
 from bflp.engine.cuda_graph import Replay
 from bflp.engine.errors import DivergedError
+from bflp.engine.inputs import Inputs
 from bflp.engine.local import Trained
 from bflp.engine.settings import CellSettings
-from bflp.engine.work import Inputs
 from bflp.networks.lenet import LeNet
 from bflp.networks.stacked_lenet import StackedLeNet
 from bflp.rng import torch_generator

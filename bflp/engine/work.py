@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from bflp import networks
 from bflp.engine.batches import in_unit_interval
 from bflp.engine.client import client_update
 from bflp.engine.cuda_graph import Replay
+from bflp.engine.inputs import EVALUATION_CHUNK, Inputs, Source
 from bflp.engine.local import Chosen, Facts, State, Trained
 from bflp.engine.predictions import Floats
 from bflp.engine.settings import CellSettings
@@ -27,51 +28,12 @@ from bflp.networks import Network
 from bflp.networks.posterior import Posterior
 from bflp.rng import torch_generator
 
-# Test images per evaluation task. Part of every result: the noise is drawn per chunk.
-EVALUATION_CHUNK = 500
-# What is evaluated, each with noise of its own, so that none changes another's numbers.
-Source = Literal["test", "out of distribution", "held out"]
+# Each with noise of its own, so that none changes another's numbers.
 NOISE: dict[Source, str] = {
     "test": "evaluation noise",
     "out of distribution": "out-of-distribution noise",
     "held out": "held-out noise",
 }
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """The data of a cell, as arrays that may be memory-mapped.
-
-    train_inputs, test_inputs: images uint8 [N, C, H, W] or features float32 [N, F]; train_labels, test_labels: int64
-    [N]; labels: how many there are; indices, offsets: client k holds the training samples
-    indices[offsets[k]:offsets[k + 1]]; ood_inputs: of a second data set, or None; held_out: the training samples that
-    no client trains on, or None.
-    """
-
-    train_inputs: NDArray[Any]
-    train_labels: NDArray[np.int64]
-    test_inputs: NDArray[Any]
-    test_labels: NDArray[np.int64]
-    labels: int
-    indices: NDArray[np.int64]
-    offsets: NDArray[np.int64]
-    ood_inputs: NDArray[Any] | None = None
-    held_out: NDArray[np.int64] | None = None
-
-    def part(self, source: Source, chunk: int) -> NDArray[Any]:
-        """The images of one evaluation task."""
-        stretch = slice(chunk * EVALUATION_CHUNK, (chunk + 1) * EVALUATION_CHUNK)
-        if source == "held out":
-            assert self.held_out is not None
-            return np.array(self.train_inputs[self.held_out[stretch]])
-        inputs = self.ood_inputs if source == "out of distribution" else self.test_inputs
-        assert inputs is not None
-        return np.array(inputs[stretch])
-
-    @property
-    def sizes(self) -> NDArray[np.int64]:
-        """Training samples per client [clients]."""
-        return np.diff(self.offsets)
 
 
 @dataclass(frozen=True)
@@ -128,13 +90,20 @@ class Broadcast:
 
 
 class Answer(NamedTuple):
-    """What a client's training gives, on the CPU: parameters [D], mean loss, steps, message, and its new state."""
+    """What a client's training gives, on the CPU: the parameters [D] that it sends, mean loss, steps, message, its new
+    state, and the parameters [D] that it trained, where it sends others or none."""
 
     vector: Tensor
     loss: float
     steps: int
     message: State
     state: State
+    trained: Tensor | None = None
+
+    @property
+    def local_model(self) -> Tensor:
+        """The parameters [D] that the client trained."""
+        return self.vector if self.trained is None else self.trained
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -233,9 +202,10 @@ class Work:
         self, model: Tensor, trained: Trained, server: State, before: State, facts: Facts, sent: Tensor | None = None
     ) -> Answer:
         message, state = self.algorithm.report(model, trained, server, before, facts)
-        sent = trained.vector if sent is None else sent
-        sent = sent if self.algorithm.sends_parameters else sent[:0]
-        return Answer(sent.cpu(), trained.loss, trained.steps, _on_cpu(message), _on_cpu(state))
+        vector = trained.vector if sent is None else sent
+        vector = vector if self.algorithm.sends_parameters else vector[:0]
+        own = None if vector is trained.vector else trained.vector.cpu()
+        return Answer(vector.cpu(), trained.loss, trained.steps, _on_cpu(message), _on_cpu(state), own)
 
     def evaluate(self, broadcast: Broadcast, task: Evaluate) -> tuple[Floats, Floats]:
         """Probabilities [n, L] and mean entropies [n] (of the Monte Carlo samples) of one chunk."""

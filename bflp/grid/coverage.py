@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bflp import networks
-from bflp.fingerprint import digests, fingerprint
+from bflp.errors import UserError
+from bflp.fingerprint import digests, fingerprint, forget
+from bflp.grid.job import Job
 
 PREPARE_MODULES = ("bflp.datasets.convert",)
 
@@ -72,3 +74,15 @@ def training_fingerprint(job: Mapping[str, Any]) -> str:
 def training_digests(job: Mapping[str, Any]) -> dict[str, str]:
     """A short digest of each module and file that the fingerprint covers, for the result."""
     return digests(training_modules(job), outside_files(job))
+
+
+def check_code(job: Job) -> dict[str, str]:
+    """A short digest of each module that the job's fingerprint covers. Raises UserError unless the code has it."""
+    forget()
+    parts = job.as_dict()
+    if training_fingerprint(parts) != job.fingerprint:
+        raise UserError(
+            "the code was changed after this cell's job was made, so its result would not be of either version: "
+            "run snakemake again"
+        )
+    return training_digests(parts)

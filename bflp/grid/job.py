@@ -12,6 +12,9 @@ from bflp.errors import UserError
 from bflp.files import canonical_json
 from bflp.grid.cell import Cell
 
+# Settings that may name a person's own file. The fingerprint covers its content; of a split there is a hash beside it.
+WITH_FILES = ("algorithm", "network", "partition")
+
 
 @dataclass(frozen=True)
 class Job:
@@ -44,8 +47,16 @@ class Job:
         """
         setup = dict(self.settings["setup"])
         rounds = setup.pop("rounds")
-        depends = [self.cell.as_dict(), {**self.settings, "setup": setup}, self.fingerprint, data]
+        depends = [self.cell.as_dict(), without_paths({**self.settings, "setup": setup}), self.fingerprint, data]
         return f"{hashlib.sha256(canonical_json(depends).encode()).hexdigest()[:24]}-{rounds}"
 
     def __str__(self) -> str:
         return str(self.cell)
+
+
+def without_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A cell's settings without the paths of files: the same content elsewhere gives the same result."""
+    return {
+        key: {part: given for part, given in value.items() if part != "file"} if key in WITH_FILES else value
+        for key, value in settings.items()
+    }

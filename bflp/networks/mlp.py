@@ -5,23 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from torch import nn
+from annotated_types import Gt
 
-from bflp.networks import NetworkError
-
-ACTIVATIONS = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "gelu": nn.GELU, "elu": nn.ELU}
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def build(
-    image_shape: Sequence[int], labels: int, sizes: Sequence[int] = (200, 100), activation: str = "relu"
+    image_shape: Sequence[int],
+    labels: int,
+    sizes: Sequence[Annotated[int, Gt(0)]] = (200, 100),
+    activation: Literal["relu", "sigmoid", "tanh", "gelu", "elu"] = "relu",
 ) -> nn.Module:
     """sizes: units of each hidden layer; none of them makes a linear classifier."""
-    if activation not in ACTIVATIONS:
-        raise NetworkError(f"mlp: activation is one of {', '.join(ACTIVATIONS)}, got {activation!r}")
-    if not isinstance(sizes, Sequence) or not all(type(size) is int and size > 0 for size in sizes):
-        raise NetworkError(f"mlp: sizes is a list of positive whole numbers, got {sizes!r}")
+    # Not above: settings are read without torch.
+    from torch import nn
+
+    between = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "gelu": nn.GELU, "elu": nn.ELU}[activation]
     widths = [math.prod(image_shape), *sizes, labels]
     layers = [nn.Linear(inputs, outputs) for inputs, outputs in pairwise(widths)]
-    hidden = [stage for layer in layers[:-1] for stage in (layer, ACTIVATIONS[activation]())]
+    hidden = [stage for layer in layers[:-1] for stage in (layer, between())]
     return nn.Sequential(nn.Flatten(), *hidden, layers[-1])

@@ -13,6 +13,7 @@ from typing import Any
 from bflp.files import write_text
 from bflp.fingerprint import digests, module_path
 from bflp.grid.coverage import PREPARE_MODULES, training_digests
+from bflp.grid.job import without_paths
 from bflp.grid.plan import Plan
 from bflp.results.evaluation import Evaluation
 from bflp.results.result import Result
@@ -28,8 +29,8 @@ def result_mismatch(result: Result, job: Mapping[str, Any], hashes: Mapping[str,
         "rule": f"aggregators.{cell['aggregator']}",
         **{key: f"models.{cell['model']}.{key}" for key in ("weights", "algorithm", "optimiser")},
     }
-    settings = list(_changed_settings(result.settings, job["settings"], in_config))
-    if settings:
+    if without_paths(result.settings) != without_paths(job["settings"]):
+        settings = list(_changed_settings(result.settings, job["settings"], in_config))
         found.append(f"other settings ({', '.join(settings)})")
     if result.fingerprint != job["fingerprint"]:
         changed = _changed_code(result.environment.code, training_digests(job))

@@ -63,7 +63,7 @@ class Model:
         import torch
 
         from bflp.engine.batches import in_unit_interval
-        from bflp.engine.work import EVALUATION_CHUNK
+        from bflp.engine.inputs import EVALUATION_CHUNK
 
         generator, parts = torch.Generator().manual_seed(seed), []
         for start in range(0, len(inputs), EVALUATION_CHUNK):

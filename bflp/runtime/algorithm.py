@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bflp.engine.errors import NotFiniteError
 from bflp.engine.local import Chosen, Facts, Local
-from bflp.runtime.train import HopelessError
+from bflp.runtime.errors import HopelessError
 from bflp.settings.rules import described
 
 

@@ -20,6 +20,7 @@ from bflp.engine.errors import DivergedError
 from bflp.engine.round import Executor, Federation
 from bflp.errors import DataError
 from bflp.files import canonical_json, whole_file
+from bflp.grid.coverage import check_code
 from bflp.grid.job import Job
 from bflp.networks import NetworkError
 from bflp.networks.trial import try_out
@@ -39,13 +40,14 @@ from bflp.runtime import evaluate, inputs, termination
 from bflp.runtime.checkpoint import Checkpoints, Progress
 from bflp.runtime.clients import Recording, load_clients, save_clients
 from bflp.runtime.cores import available
+from bflp.runtime.errors import HopelessError
 from bflp.runtime.inputs import Assignment
 from bflp.runtime.kept import SUFFIXES, link
+from bflp.runtime.options import CellFiles, Options
 from bflp.runtime.pool import WorkerFailedError, executor
 from bflp.runtime.progress import RoundProgress
 from bflp.runtime.rule import checked_rule
 from bflp.runtime.states import ClientStates, digest
-from bflp.runtime.train import CellFiles, HopelessError, Options, check_code
 
 # The share of the time that checkpoints may cost.
 MOST_COST = 0.01
@@ -234,7 +236,7 @@ class _Loop:
         return Progress(round_, outcome.server, rounds, timing, before.resumed_at, traffic, before.ece_bins)
 
     def clients(self, diverged: bool) -> dict[int, Tensor] | None:
-        """The parameters that the clients of the last round sent; None where they are not kept."""
+        """The parameters that the clients of the last round trained; None where they are not kept."""
         if self.clients_file is None:
             return None
         size = len(self.progress.server.model)

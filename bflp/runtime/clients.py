@@ -1,4 +1,4 @@
-"""The parameters that the clients of the last round sent to the server, kept on demand (`keep_clients`).
+"""The parameters that the clients of the last round trained, kept on demand (`keep_clients`).
 
 A safetensors file: `vectors` float32 [K, D] and `clients` int64 [K], ascending; none of a cell that diverged.
 """
@@ -34,9 +34,9 @@ class Recording:
         vectors = {}
         for task, done in zip(tasks, results, strict=True):
             if isinstance(task, Train):
-                vectors[task.client] = done.vector
+                vectors[task.client] = done.local_model
             elif isinstance(task, TrainStack):
-                vectors |= {client: each.vector for client, each in zip(task.clients, done, strict=True)}
+                vectors |= {client: each.local_model for client, each in zip(task.clients, done, strict=True)}
         self.vectors = vectors or self.vectors
         return results
 

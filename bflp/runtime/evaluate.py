@@ -46,7 +46,8 @@ def evaluate(
     clients: Mapping[int, Tensor] | None = None,
 ) -> Evaluation | None:
     """The evaluation of a final model [D]; of one that diverged nothing is measured. wanted: from `Plan.evaluation_of`;
-    kept_in: where predictions go if they are to be kept; clients: the parameters [D] that those of the last round sent.
+    kept_in: where predictions go if they are to be kept; clients: the parameters [D] that those of the last round
+    trained.
 
     None where the data set that it needs beside the cell's own is not prepared yet. Raises DataError.
     """

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from bflp.datasets import prepared
 from bflp.datasets.prepared import Dataset
+from bflp.engine.inputs import Inputs
 from bflp.engine.local import Chosen
 from bflp.engine.settings import CellSettings
-from bflp.engine.work import Inputs, Work, network_of
+from bflp.engine.work import Work, network_of
 from bflp.errors import DataError, UserError
 from bflp.grid.job import Job
 from bflp.networks.layout import Layout

@@ -29,8 +29,8 @@ from bflp.engine.round import Executor
 from bflp.engine.work import Answer, Broadcast, Evaluate, Task, TrainStack, Work
 from bflp.errors import UserError
 from bflp.runtime import memory, termination
+from bflp.runtime.errors import HopelessError
 from bflp.runtime.inputs import Assignment
-from bflp.runtime.train import HopelessError
 
 PROJECT = Path(__file__).resolve().parents[2]
 # A socket's path has at most 107 characters, and Python adds some 40 to the folder for temporary files.

@@ -11,8 +11,8 @@ from bflp.aggregators import Array, Gaussian, rule_file
 from bflp.engine.settings import CellSettings
 from bflp.errors import ConfigError
 from bflp.grid.cell import NO_AGGREGATOR
+from bflp.runtime.errors import HopelessError
 from bflp.runtime.inputs import Assignment
-from bflp.runtime.train import HopelessError
 from bflp.settings.rules import described, load_rule
 
 # Weights in the trial before the training: few, since only shapes and finiteness are looked at.

@@ -4,62 +4,18 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from bflp import fingerprint
 from bflp.datasets import prepared
 from bflp.errors import UserError
 from bflp.files import remove_leftovers
-from bflp.grid.coverage import training_digests, training_fingerprint
+from bflp.grid.coverage import check_code
 from bflp.grid.job import Job
 from bflp.runtime import kept, progress, termination
 from bflp.runtime.device import claimed_device
+from bflp.runtime.errors import HopelessError
 from bflp.runtime.lock import only_one
-
-
-class HopelessError(UserError):
-    """A failure that another try would run into again."""
-
-
-@dataclass(frozen=True)
-class CellFiles:
-    """What a cell reads and writes. kept: the folder of what is kept; ood: may not be there yet; clients: where the
-    models of the last round's clients are kept, None where they are not asked for."""
-
-    data: Path
-    partition: Path
-    result: Path
-    model: Path
-    evaluation: Path
-    progress: Path
-    kept: Path
-    ood: Path | None = None
-    clients: Path | None = None
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a cell is run; nothing of it changes the model.
-
-    evaluation: from `Plan.evaluation_of`; run: of Snakemake, which tries a cell that failed again; empty by hand.
-    """
-
-    evaluation: Mapping[str, Any]
-    processes: int = 1
-    device: str = "auto"
-    cells_per_gpu: int = 1
-    checkpoint_seconds: float = 2.0
-    on_divergence: str = "stop"
-    run: str = ""
-
-    @property
-    def ece_bins(self) -> int:
-        """Of the curves' ECE."""
-        bins: int = self.evaluation["settings"]["ece_bins"]
-        return bins
+from bflp.runtime.options import CellFiles, Options
 
 
 def train(job: Job, files: CellFiles, options: Options) -> None:
@@ -110,18 +66,6 @@ def _train(job: Job, files: CellFiles, options: Options, identity: str) -> None:
         ood = files.ood if files.ood is not None and prepared.summary_file(files.ood).exists() else None
         states = files.kept / f"{identity.partition('-')[0]}.clients"
         cell.run(Assignment(job, files.data, files.partition, device, ood, states), files, options, identity, shown)
-
-
-def check_code(job: Job) -> dict[str, str]:
-    """A short digest of each module that the job's fingerprint covers. Raises UserError unless the code has it."""
-    fingerprint.forget()
-    parts = job.as_dict()
-    if training_fingerprint(parts) != job.fingerprint:
-        raise UserError(
-            "the code was changed after this cell's job was made, so its result would not be of either version: "
-            "run snakemake again"
-        )
-    return training_digests(parts)
 
 
 def _refuse_hopeless(file: Path, identity: str, options: Options) -> None:

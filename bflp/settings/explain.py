@@ -139,7 +139,7 @@ def _text(detail: Any, keys: Iterable[str]) -> str:
             return "must not be an empty list"
         case "model_type" | "model_attributes_type" | "dict_type":
             return f"must be a mapping {given}"
-        case "list_type" | "tuple_type":
+        case "list_type" | "tuple_type" | "is_instance_of" | "sequence_str":
             return f"must be a list {given}"
         case "too_short" | "too_long":
             return f"must be a list of {context.get('min_length', context.get('max_length'))} {given}"

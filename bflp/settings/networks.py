@@ -1,14 +1,19 @@
-"""What a config says of a network, checked before anything runs. Reads the network's file, and runs nothing of it."""
+"""What a config says of a network, checked before anything runs. Of a person's own file nothing is run for that."""
 
 from __future__ import annotations
 
 import ast
+import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, get_type_hints
+
+from pydantic import create_model
 
 from bflp import networks
 from bflp.settings.explain import nearest, shown, wrong
+from bflp.settings.values import Section
 
 
 def checked_network(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,4 +42,15 @@ def checked_network(spec: Mapping[str, Any]) -> dict[str, Any]:
     for key in given:
         if key not in known_settings and last.kwarg is None:
             raise wrong(f"unknown key{nearest(key, known_settings)}", key)
-    return dict(spec)
+    return {"name": name, **_checked(name, given)} if given and name else dict(spec)
+
+
+def _checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are given of a built-in network, checked by the annotations of its `build`."""
+    module = importlib.import_module(f"bflp.networks.{name}")
+    # Of these alone: that of what it returns needs torch.
+    annotations = {key: module.build.__annotations__[key] for key in given}
+    hints = get_type_hints(SimpleNamespace(__annotations__=annotations), vars(module), include_extras=True)
+    fields: dict[str, Any] = {key: (hint, ...) for key, hint in hints.items()}
+    model = create_model("Own", __base__=Section, **fields)
+    return model.model_validate(given, strict=True).model_dump(mode="json")

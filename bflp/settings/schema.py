@@ -83,7 +83,7 @@ class Settings(Section):
     checkpoint_seconds: NonNegativeFloat = 2.0
     """A running cell saves what it needs to go on after it was killed at most every so many seconds; 0: every round."""
     keep_clients: bool = False
-    """Keep the models that the clients of the last round sent; switched on later, it trains cells again that ran
+    """Keep the models that the clients of the last round trained; switched on later, it trains cells again that ran
     without."""
     on_divergence: Literal["stop", "record"] = "stop"
     """When a loss or parameter becomes NaN or infinite: stop the cell with an error, or record it as diverged, which
@@ -386,17 +386,11 @@ class Settings(Section):
             refusal = module.refuse(given, self.method(name).training(dataset))
             if refusal:
                 raise ValueError(f"models.{name}: {algorithm}: {refusal}")
-        if self.keep_clients and not getattr(module, "SENDS_PARAMETERS", True) and name in self.trained():
+        if self.keep_clients and not getattr(module, "TRAINS_MODELS", True) and name in self.trained():
             raise ValueError(
-                f"keep_clients: the clients of {name} ({algorithm}) send no parameters that could be kept; run it "
-                "with another config file, without keep_clients"
+                f"keep_clients: what the clients of {name} ({algorithm}) train is no model by itself; run it with "
+                "another config file, without keep_clients"
             )
-        for evaluator in self.evaluation.final.asked() if name in self.trained() else ():
-            if evaluator in OF_CLIENTS and not getattr(module, "SENDS_OWN_MODEL", True):
-                raise ValueError(
-                    f"evaluation.final.{evaluator}: the clients of {name} ({algorithm}) send other parameters than "
-                    f"they trained; run it with another config file, without {evaluator}"
-                )
         partial = [setup for setup in self.grid.clients if self.setups[setup].fraction < 1]
         if getattr(module, "FULL_PARTICIPATION", False) and partial and name in self.trained():
             raise ValueError(

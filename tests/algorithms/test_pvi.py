@@ -14,10 +14,11 @@ from algorithms.conjugate import (
 
 from bflp.algorithms import pvi
 from bflp.engine.client import client_update
+from bflp.engine.inputs import Inputs
 from bflp.engine.local import Chosen, Trained
 from bflp.engine.round import Federation
 from bflp.engine.settings import CellSettings, PosteriorSettings, Training
-from bflp.engine.work import Inputs, Work
+from bflp.engine.work import Work
 
 THIRD = pvi.Settings(damping=1 / 3)
 

@@ -12,10 +12,11 @@ import torch
 
 from bflp.algorithms import fedprox
 from bflp.engine.client import client_update
+from bflp.engine.inputs import Inputs
 from bflp.engine.local import Chosen, Trained
 from bflp.engine.round import Federation
 from bflp.engine.settings import CellSettings, Training
-from bflp.engine.work import Broadcast, Inputs, Work
+from bflp.engine.work import Broadcast, Work
 from bflp.networks.layout import Layout
 
 CURVATURES, CENTRES, SIZES = np.array([1, 4, 0.5]), np.array([-1, 0.5, 3]), np.array([1, 3, 6])

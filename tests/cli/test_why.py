@@ -143,6 +143,15 @@ def test_no_result(plan: Plan) -> None:
     assert why(plan, "--paths").split() == [str(plan.paths.result(damaged))]
 
 
+def test_what_is_kept_is_not_known_without_the_data(plan: Plan) -> None:
+    plan.paths.result(plan.cells[0]).unlink()
+    plan.paths.data("synthetic").unlink()
+    prepared.summary_file(plan.paths.data("synthetic")).unlink()
+    assert "1 cell: no result yet\n" in why(plan)
+    plan.paths.kept.mkdir(exist_ok=True)
+    assert "1 cell: no result yet; whether one is kept is known once synthetic is prepared\n" in why(plan)
+
+
 def identity(plan: Plan, cell: Any) -> str:
     data = prepared.read_summary(plan.paths.data(cell.dataset))["sha256"]
     return Job.parse(plan.job(cell)).identity(data)

@@ -8,9 +8,10 @@ import torch
 from algorithms.conjugate import Quadratic, ivon_cell, train
 
 from bflp.engine import ivon
+from bflp.engine.inputs import Inputs
 from bflp.engine.local import Gaussian, Local
 from bflp.engine.settings import Training
-from bflp.engine.work import Broadcast, Evaluate, Inputs, Train, Work
+from bflp.engine.work import Broadcast, Evaluate, Train, Work
 
 H, C = (2.0, 0.5, 0.01), (1.0, -2.0, 3.0)
 

@@ -15,10 +15,11 @@ from torch import Tensor
 
 from bflp.engine.client import client_update
 from bflp.engine.errors import DivergedError
+from bflp.engine.inputs import Inputs
 from bflp.engine.round import Federation
 from bflp.engine.settings import CellSettings, PosteriorSettings, Training
 from bflp.engine.stack import Stack
-from bflp.engine.work import Broadcast, Inputs, TrainStack, Work, training_tasks
+from bflp.engine.work import Broadcast, TrainStack, Work, training_tasks
 from bflp.networks.lenet import LeNet, LeNetLayout
 from bflp.networks.posterior import Posterior
 from bflp.networks.stacked_lenet import StackedLeNet

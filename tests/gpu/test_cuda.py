@@ -7,9 +7,9 @@ from tiny_federation import TinyFederation
 
 from bflp.engine.client import client_update
 from bflp.engine.cuda_graph import Replay
+from bflp.engine.inputs import Inputs
 from bflp.engine.settings import CellSettings, PosteriorSettings, Training
 from bflp.engine.stack import Stack
-from bflp.engine.work import Inputs
 from bflp.networks.lenet import LeNet, LeNetLayout
 from bflp.networks.posterior import Posterior
 

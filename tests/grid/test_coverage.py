@@ -109,7 +109,8 @@ def loaded():
 
 from bflp.engine.round import Federation
 from bflp.engine.settings import CellSettings
-from bflp.engine.work import Inputs, Train, TrainStack, Work
+from bflp.engine.inputs import Inputs
+from bflp.engine.work import Train, TrainStack, Work
 from bflp.partition.split import make_parts
 from bflp.rng import numpy_generator
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from tiny_federation import stopped_after
 
 from bflp import algorithms
-from bflp.errors import ConfigError, DataError
+from bflp.errors import DataError
 from bflp.runtime.clients import load_clients, save_clients
 from bflp.settings.rules import algorithm_module
 
@@ -43,27 +43,45 @@ def test_it_changes_nothing_else_and_no_number_of_processes_changes_it(tiny, mod
     assert equal(run(tiny, job, "two", processes=2)[2], clients)
 
 
-SENDING = [name for name in algorithms.names() if getattr(algorithm_module({"name": name}), "SENDS_PARAMETERS", True)]
+def run_method(tiny, algorithm):
+    """A cell of an algorithm, with its clients."""
+    module = algorithm_module({"name": algorithm})
+    kind = getattr(module, "KINDS", ("none",))[-1]
+    method = {"posterior": kind, "algorithm": algorithm, "optimiser": "ivon" if kind == "ivon" else "sgd"}
+    rule = "W2" if kind != "none" and not hasattr(module, "server") else None
+    training = {"learning_rate": 0.001, "local_epochs": 2}
+    return run(tiny, tiny.job("METHOD", rule, models={"METHOD": method}, training=training, **ROUNDS))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", SENDING)
-def test_what_the_clients_of_any_algorithm_send_is_kept(tiny, algorithm):
-    kind = getattr(algorithm_module({"name": algorithm}), "KINDS", ("none",))[-1]
-    method = {"METHOD": {"posterior": kind, "algorithm": algorithm}}
-    rule = "W2" if kind != "none" and not hasattr(algorithm_module({"name": algorithm}), "server") else None
-    result, _, clients = run(tiny, tiny.job("METHOD", rule, models=method, training={"learning_rate": 0.001}, **ROUNDS))
+@pytest.mark.parametrize("algorithm", sorted({*algorithms.names()} - {"fedsparse"}))
+def test_what_the_clients_of_any_algorithm_train_is_kept(tiny, algorithm):
+    result, _, clients = run_method(tiny, algorithm)
     assert result["diverged"] is None and len(clients["clients"]) == 3
     assert torch.isfinite(clients["vectors"]).all()
 
 
-@pytest.mark.parametrize("algorithm", sorted(set(algorithms.names()) - set(SENDING)))
-def test_where_clients_send_no_parameters_there_is_nothing_to_keep(tiny, algorithm):
-    kind = algorithm_module({"name": algorithm}).KINDS[0]
-    config = {"models": {"METHOD": {"posterior": kind, "algorithm": algorithm}}}
-    tiny.plan("METHOD", None, **config)
-    with pytest.raises(ConfigError, match=rf"keep_clients: the clients of METHOD \({algorithm}\) send no parameters"):
-        tiny.plan("METHOD", None, **config, keep_clients=True)
+def remembered(tiny, client):
+    """What a client has kept for itself after the last round."""
+    (folder,) = tiny.kept().glob("*.clients")
+    return load_file(folder / str(client) / "3.safetensors")
+
+
+def test_of_pfedbayes_they_are_the_clients_own_posteriors(tiny):
+    """Not the copies of the global model, which they send."""
+    _, _, clients = run_method(tiny, "pfedbayes")
+    for client, vector in zip(clients["clients"].tolist(), clients["vectors"], strict=True):
+        own = remembered(tiny, client)
+        assert torch.equal(vector[-2 * len(own["means"]) :], torch.cat([own["means"], own["log_variances"]]))
+
+
+def test_also_where_clients_send_no_parameters(tiny):
+    """BayesADMM's clients remember their posterior's natural parameters, and send how these changed."""
+    _, _, clients = run_method(tiny, "bayesadmm")
+    for client, vector in zip(clients["clients"].tolist(), clients["vectors"], strict=True):
+        own, (means, log_variances) = remembered(tiny, client), vector.double().chunk(2)
+        torch.testing.assert_close(log_variances, -own["precision"].log())
+        torch.testing.assert_close(means, own["shift"] / own["precision"])
 
 
 @pytest.mark.parametrize("stop", [1, 3])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_federation import TinyFederation
 
-from bflp.runtime.train import HopelessError
+from bflp.runtime.errors import HopelessError
 
 LOCAL = "def local(model, server, client, facts, settings):\n"
 REPORT = "def report(model, trained, server, client, facts, settings):\n"

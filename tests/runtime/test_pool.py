@@ -18,7 +18,7 @@ from bflp.engine.work import Train
 from bflp.errors import UserError
 from bflp.partition import files
 from bflp.runtime import pool
-from bflp.runtime.train import HopelessError
+from bflp.runtime.errors import HopelessError
 
 ENDLESS = {"local_epochs": 2**31 - 1}
 

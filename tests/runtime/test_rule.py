@@ -11,8 +11,8 @@ import pytest
 
 from bflp import aggregators
 from bflp.aggregators import Gaussian
+from bflp.runtime.errors import HopelessError
 from bflp.runtime.rule import CheckedRule
-from bflp.runtime.train import HopelessError
 
 HEAD = "def aggregate(means, log_variances, weights, settings, generator):\n"
 

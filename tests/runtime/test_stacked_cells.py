@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 from tiny_federation import stopped_after
 
-from bflp.runtime.train import HopelessError
+from bflp.runtime.errors import HopelessError
 
 pytestmark = pytest.mark.slow
 

@@ -111,14 +111,12 @@ def test_what_is_measured_on_demand_must_be_asked_for_and_possible(sections: dic
     assert words in message(chosen_rounds(**sections))
 
 
-@pytest.mark.parametrize("algorithm", ["pfedbayes", "fedsparse"])
-def test_what_is_measured_of_clients_models_needs_clients_that_send_them(algorithm: str) -> None:
-    kind = {"pfedbayes": "variational", "fedsparse": "none"}[algorithm]
-    config = {**chosen_rounds(evaluation={"final": {"ensemble": {"beta": 0.5}}}), "keep_clients": True}
-    config["models"] = {"OTHER": {"posterior": kind, "weights": "data", "algorithm": algorithm}}
+def test_clients_models_are_kept_where_what_they_train_is_one() -> None:
+    config = {**chosen_rounds(), "keep_clients": True}
+    config["models"] = {"OTHER": {"posterior": "none", "weights": "data", "algorithm": "fedsparse"}}
     Settings.parse(config)
     config["grid"] = {**config["grid"], "models": ["OTHER"]}
-    assert "evaluation.final.ensemble: the clients of OTHER" in message(config)
+    assert "keep_clients: what the clients of OTHER (fedsparse) train is no model by itself" in message(config)
 
 
 def test_a_fitted_ensemble_needs_samples_to_fit_on() -> None:

@@ -59,6 +59,47 @@ def test_settings_that_come_back_train_nothing(finished: Project) -> None:
     assert os.times().children_user - began[1] < 2
 
 
+# An algorithm, a network and a split of a person's own.
+OWN = {
+    "mine.py": "from bflp.engine.local import Local\n\ndef local(model, server, client, facts, settings):\n"
+    "    return Local(pull=0.1, anchor=model)\n",
+    "net.py": "from torch import nn\n\ndef build(image_shape, labels, width=4):\n"
+    "    return nn.Sequential(nn.Flatten(), nn.Linear(256, width), nn.ReLU(), nn.Linear(width, labels))\n",
+    "halves.py": "import numpy as np\n\ndef split(labels, clients, settings, generator):\n"
+    "    return np.array_split(generator.permutation(len(labels)), clients)\n",
+}
+
+
+def test_own_files_may_move(tmp_path: Path) -> None:
+    """Their content counts, and no result is of their path."""
+    project = Project.make(tmp_path)
+
+    def at(folder: str) -> None:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        for name, content in OWN.items():
+            (tmp_path / folder / name).write_text(content, encoding="utf-8")
+        project.configure(
+            grid={"partitions": ["halves"], "models": ["MINE"]},
+            partitions={"halves": {"strategy": "file", "file": f"{folder}/halves.py"}},
+            models={"MINE": {"posterior": "none", "algorithm": {"file": f"{folder}/mine.py"}}},
+            network={"file": f"{folder}/net.py", "width": 6},
+        )
+
+    at("here")
+    checked(project.snakemake("--until", "merge"))
+    before = contents(project)
+    at("there")
+    checked(project.snakemake("--until", "merge"))
+    said = (project.results / "logs/train/tiny/halves/2/MINE/none/seed0.log").read_text(encoding="utf-8")
+    assert "put back" in said and contents(project) == before
+    assert "1 up to date" in checked(project.bflp("why", "--configfile", "small.yaml")).stdout
+    checked(project.bflp("verify", "--configfile", "small.yaml"))
+    # Another content does.
+    (tmp_path / "there/mine.py").write_text(OWN["mine.py"].replace("0.1", "0.2"), encoding="utf-8")
+    checked(project.snakemake("--until", "merge"))
+    assert contents(project) != before
+
+
 def test_clients_that_are_kept_later_cost_a_training_and_change_no_number(finished: Project) -> None:
     models = {path: path.read_bytes() for path in finished.results.glob("cells/**/*.safetensors")}
     finished.configure(keep_clients=True)
