@@ -3,10 +3,10 @@
 In the template `{{cells}}` becomes the list of kept cells, `{{missing}}` that of the planned cells that are not kept,
 `{{variants}}` the cells that were run in more than one variant, `{{without_data}}` spreads beside those of cells
 without data, `{{sources}}` what is known of the sources, `{{side_by_side}}` what they and we have for the same row,
-`{{skew}}` how few labels clients have, `{{beyond}}` all numbers beyond 3 deviations, `{{seeds}}` and `{{below}}` what
-the seeds say, `{{unpublished}}` kept cells that no source has; `{{comparison VARIANT}}`, `{{marked VARIANT}}`,
-`{{late VARIANT}}` and `{{claims VARIANT}}` what one variant says, a folder below docs/reproduction. No number that is
-made of kept results is typed.
+`{{skew}}` how few labels clients have, `{{draws}}` rows on several partitions, `{{beyond}}` all numbers
+beyond 3 deviations, `{{seeds}}` and `{{below}}` what the seeds say, `{{unpublished}}` kept cells that no source has;
+`{{comparison VARIANT}}`, `{{marked VARIANT}}`, `{{late VARIANT}}` and `{{claims VARIANT}}` what one variant says, a
+folder below docs/reproduction. No number that is made of kept results is typed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import tabulate
 from bflp.engine.metrics.registry import METRICS
 from bflp.engine.predictions import CURVES
 from bflp.errors import DataError
+from bflp.files import canonical_json
 from bflp.grid.cell import NO_AGGREGATOR, Cell
 from bflp.paper.claims import CLAIMS, in_words
 from bflp.paper.comparison import compare, comparison_table, parts, published, summary
@@ -62,6 +63,7 @@ PLANNED: dict[str, tuple[str, ...]] = {
         *(f"fmnist/noniid/10/{model}/none/seed0" for model in ("SCAFFOLD", "FEDPROX", "FEDNOVA")),
         *(f"cifar10/noniid/10/{model}/none/seed0" for model in ("SCAFFOLD", "FEDAVG", "FEDPROX", "FEDNOVA")),
         *(f"cifar10/noniid/10/FEDAVG/none/seed{seed}" for seed in (1, 2)),
+        "cifar10/noniid-of-seed1/10/FEDAVG/none/seed0",
     ),
     "project": ("fmnist/iid/10/FVBWA/EAA/seed0", "fmnist/iid/10/FVBWA/AALV/seed0"),
 }
@@ -105,6 +107,7 @@ def _fill(what: str, variant: str | None) -> str:
         "sources": _sources,
         "side_by_side": _side_by_side,
         "skew": _skew,
+        "draws": _draws,
         "beyond": _beyond,
         "seeds": _seeds,
         "below": _below,
@@ -294,13 +297,41 @@ def _skew() -> str:
     return _table(headers, rows)
 
 
+def _draws() -> str:
+    """Cells of a row on several non-IID partitions: what is drawn with which seed, and what comes of it."""
+    groups: dict[tuple[Any, ...], list[tuple[int, Cell, Result]]] = {}
+    for variant, cell, result in kept():
+        partition = dict(result.settings["partition"])
+        if partition["strategy"] == "iid":
+            continue
+        drawn = partition.pop("seed", None)
+        group = variant, cell.dataset, cell.clients, *cell.row, canonical_json(partition)
+        groups.setdefault(group, []).append((cell.seed if drawn is None else drawn, cell, result))
+    rows = []
+    for found in (group for group in groups.values() if len(group) > 1):
+        for drawn, cell, result in sorted(found, key=lambda each: (each[0], each[1].seed)):
+            settings, late = result.settings, [entry.accuracy for entry in result.rounds][-LATE_ROUNDS:]
+            counts = label_counts(cell.dataset, settings["setup"]["clients"], drawn, settings["partition"])
+            rows.append(
+                [
+                    f"`{cell}`",
+                    drawn,
+                    cell.seed,
+                    f"{effective_labels(counts):.2f}",
+                    _number(late[-1]),
+                    f"{statistics.mean(late):.2f} ± {statistics.stdev(late):.2f}",
+                ]
+            )
+    headers = ["cell", "seed of the partition", "of all else", "effective labels", "accuracy %, last round"]
+    return _table([*headers, f"last {LATE_ROUNDS} rounds, ± standard deviation"], rows) if rows else "None."
+
+
 def _seeds() -> str:
-    """Rows of the reference variant with several seeds, against the published runs."""
+    """Rows of a variant with several seeds, against the published runs."""
     source = sources()["bflp"]
     rows = []
-    for key, runs in parts(frame(archive("reference")), KEYS):
-        if len(runs) < 2:
-            continue
+    several = (item for variant in PLANNED for item in parts(frame(archive(variant)), KEYS) if len(item[1]) > 1)
+    for key, runs in several:
         # With equally many samples a client FVBA and FVBWA are one model, as FED and FEDAVG are.
         twins = {"FVBWA": ["FVBA"], "FEDAVG": ["FED"]}.get(key[3], []) if key[1] == "iid" else []
         wanted = [(*key[:3], model, key[4]) for model in (key[3], *twins)]
