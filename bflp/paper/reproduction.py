@@ -14,7 +14,8 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -268,9 +269,34 @@ def _beyond() -> str:
                 why = "unexplained: the same seeds of the reference variant are beyond 3, too"
                 if not number["marked"]:
                     why = f"the set-up: {row['differing']}"
+            if elsewhere := _on_another_partition(variant, row):
+                why = f"the partition: {elsewhere}"
             name = f"{row['model']} {row['aggregator']}, {row['dataset']} {row['partition']} {row['clients']}"
             rows.append([variant, name, METRICS[row["metric"]].label, f"{row['difference']:+.1f}", beside, why])
     return _table(["variant", "row", "number", "deviations", "same seeds, reference", "why"], rows) if rows else "None."
+
+
+def _on_another_partition(variant: str, row: Mapping[Any, Any]) -> str:
+    """Where a kept cell differs from one of a row's by the draw of the partition alone, and is not beyond 3 deviations:
+    what it is, and what that one is; else nothing."""
+    row_key = [row[key] for key in KEYS]
+    own = {cell.seed: each for each in archive(variant) if [*(cell := each[0]).block, *cell.row] == row_key}
+    for cell, result, evaluation in archive(variant):
+        partition = dict(result.settings["partition"])
+        if (drawn := partition.pop("seed", None)) is None or cell.seed not in own:
+            continue
+        same_row = replace(cell, partition=row["partition"])
+        settings = {**result.settings, "partition": partition}
+        if same_row != own[cell.seed][0] or settings != own[cell.seed][1].settings:
+            continue
+        numbers = [
+            found[(found["metric"] == row["metric"]) & (found["source"] == row["source"])].iloc[0]
+            for found in (_compared([own[cell.seed]]), _compared([(same_row, result, evaluation)]))
+        ]
+        if not numbers[1]["marked"]:
+            here, there = (f"{number['difference']:+.1f}" for number in numbers)
+            return f"seed {cell.seed} alone is at {here}, and at {there} on that of seed {drawn}"
+    return ""
 
 
 @cache
