@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,8 @@ def written_in(files: Iterable[Path], place: Sequence[object], value: object) ->
 
 
 class _Loader(yaml.SafeLoader):
-    """As YAML says, a mapping holds a key once; the safe loader alone lets the last one win."""
+    """As YAML says, a mapping holds a key once; the safe loader alone lets the last one win. Numbers that are not what
+    they look like are refused."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -92,3 +94,18 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
             seen.add((key.tag, key.value) if isinstance(key, yaml.ScalarNode) else key)
         return super().construct_mapping(node, deep)
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        is_whole = node.tag.endswith(":int")
+        number: int | float = self.construct_yaml_int(node) if is_whole else self.construct_yaml_float(node)
+        if ":" in node.value or (is_whole and re.match(r"[-+]?0[0-9]", node.value)):
+            raise yaml.MarkedYAMLError(
+                problem=f"{node.value} would be read as {number:g}, of base {60 if ':' in node.value else 8}: write "
+                "another number, or put it in quotes",
+                problem_mark=node.start_mark,
+            )
+        return number
+
+
+for kind in ("int", "float"):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{kind}", _Loader.construct_number)
