@@ -91,7 +91,7 @@ class Broadcast:
 
 class Answer(NamedTuple):
     """What a client's training gives, on the CPU: the parameters [D] that it sends, mean loss, steps, message, its new
-    state, and the parameters [D] that it trained, where it sends others or none."""
+    state, and in the last round the parameters [D] that it trained, where it sends others or none."""
 
     vector: Tensor
     loss: float
@@ -102,7 +102,7 @@ class Answer(NamedTuple):
 
     @property
     def local_model(self) -> Tensor:
-        """The parameters [D] that the client trained."""
+        """The parameters [D] that the client trained, after the last round."""
         return self.vector if self.trained is None else self.trained
 
     @property
@@ -204,7 +204,8 @@ class Work:
         message, state = self.algorithm.report(model, trained, server, before, facts)
         vector = trained.vector if sent is None else sent
         vector = vector if self.algorithm.sends_parameters else vector[:0]
-        own = None if vector is trained.vector else trained.vector.cpu()
+        is_last = facts.round == self.settings.rounds
+        own = trained.vector.cpu() if is_last and vector is not trained.vector else None
         return Answer(vector.cpu(), trained.loss, trained.steps, _on_cpu(message), _on_cpu(state), own)
 
     def evaluate(self, broadcast: Broadcast, task: Evaluate) -> tuple[Floats, Floats]:

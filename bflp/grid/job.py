@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,9 +54,7 @@ class Job:
         return str(self.cell)
 
 
-def without_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
+def without_paths(settings: Mapping[str, Any], of: Iterable[str] = WITH_FILES) -> dict[str, Any]:
     """A cell's settings without the paths of files: the same content elsewhere gives the same result."""
-    return {
-        key: {part: given for part, given in value.items() if part != "file"} if key in WITH_FILES else value
-        for key, value in settings.items()
-    }
+    plain = {key: {part: given for part, given in settings.get(key, {}).items() if part != "file"} for key in of}
+    return {key: plain.get(key, value) for key, value in settings.items()}

@@ -269,33 +269,33 @@ def _beyond() -> str:
                 why = "unexplained: the same seeds of the reference variant are beyond 3, too"
                 if not number["marked"]:
                     why = f"the set-up: {row['differing']}"
-            if elsewhere := _on_another_partition(variant, row):
-                why = f"the partition: {elsewhere}"
+            if why == "unexplained":
+                why = _on_another_partition(variant, row) or why
             name = f"{row['model']} {row['aggregator']}, {row['dataset']} {row['partition']} {row['clients']}"
             rows.append([variant, name, METRICS[row["metric"]].label, f"{row['difference']:+.1f}", beside, why])
     return _table(["variant", "row", "number", "deviations", "same seeds, reference", "why"], rows) if rows else "None."
 
 
 def _on_another_partition(variant: str, row: Mapping[Any, Any]) -> str:
-    """Where a kept cell differs from one of a row's by the draw of the partition alone, and is not beyond 3 deviations:
-    what it is, and what that one is; else nothing."""
-    row_key = [row[key] for key in KEYS]
-    own = {cell.seed: each for each in archive(variant) if [*(cell := each[0]).block, *cell.row] == row_key}
-    for cell, result, evaluation in archive(variant):
-        partition = dict(result.settings["partition"])
-        if (drawn := partition.pop("seed", None)) is None or cell.seed not in own:
-            continue
-        same_row = replace(cell, partition=row["partition"])
-        settings = {**result.settings, "partition": partition}
-        if same_row != own[cell.seed][0] or settings != own[cell.seed][1].settings:
-            continue
-        numbers = [
-            found[(found["metric"] == row["metric"]) & (found["source"] == row["source"])].iloc[0]
-            for found in (_compared([own[cell.seed]]), _compared([(same_row, result, evaluation)]))
-        ]
-        if not numbers[1]["marked"]:
-            here, there = (f"{number['difference']:+.1f}" for number in numbers)
-            return f"seed {cell.seed} alone is at {here}, and at {there} on that of seed {drawn}"
+    """That the partition is the cause: a cell of the row is beyond 3 deviations, and none of those that are kept and
+    differ from it by the draw of the partition alone is. Else nothing."""
+    cells = {each[0]: each for each in archive(variant)}
+    of_row = [cell for cell in cells if [*cell.block, *cell.row] == [row[key] for key in KEYS]]
+    for own in of_row:
+        drawn = {own: "alone"}
+        for cell, result, _ in cells.values():
+            partition = dict(result.settings["partition"])
+            seed, same = partition.pop("seed", None), replace(cell, partition=own.partition) == own
+            if same and seed is not None and {**result.settings, "partition": partition} == cells[own][1].settings:
+                drawn[cell] = f"on that of seed {seed}"
+        there = {}
+        for cell, where in drawn.items():
+            found = _compared([(own, *cells[cell][1:])])
+            there[where] = found[(found["metric"] == row["metric"]) & (found["source"] == row["source"])].iloc[0]
+        here = there.pop("alone")
+        if here["marked"] and there and not any(each["marked"] for each in there.values()):
+            others = ", ".join(f"at {each['difference']:+.1f} {where}" for where, each in there.items())
+            return f"the partition: seed {own.seed} alone is at {here['difference']:+.1f}, and {others}"
     return ""
 
 
@@ -356,8 +356,11 @@ def _seeds() -> str:
     """Rows of a variant with several seeds, against the published runs."""
     source = sources()["bflp"]
     rows = []
-    several = (item for variant in PLANNED for item in parts(frame(archive(variant)), KEYS) if len(item[1]) > 1)
-    for key, runs in several:
+    known = set(source.numbers[KEYS].itertuples(index=False, name=None))
+    of_variants = ((variant, *item) for variant in PLANNED for item in parts(frame(archive(variant)), KEYS))
+    for variant, key, runs in of_variants:
+        if len(runs) < 2 or key not in known:
+            continue
         # With equally many samples a client FVBA and FVBWA are one model, as FED and FEDAVG are.
         twins = {"FVBWA": ["FVBA"], "FEDAVG": ["FED"]}.get(key[3], []) if key[1] == "iid" else []
         wanted = [(*key[:3], model, key[4]) for model in (key[3], *twins)]
@@ -372,6 +375,7 @@ def _seeds() -> str:
             digits = 3 if metric == "nll" else 2
             rows.append(
                 [
+                    variant,
                     f"{key[3]} {key[4]}, {block_title(*key[:3])}",
                     METRICS[metric].title,
                     *(f"{it.mean:.{digits}f} ± {it.half_interval:.{digits}f} ({it.runs})" for it in (ours, theirs)),
@@ -381,7 +385,17 @@ def _seeds() -> str:
                     needed or f"over {MOST_RUNS}",
                 ]
             )
-    headers = ["row", "number", "ours (runs)", "published (runs)", "difference", "p", "detectable", "runs needed"]
+    headers = [
+        "variant",
+        "row",
+        "number",
+        "ours (runs)",
+        "published (runs)",
+        "difference",
+        "p",
+        "detectable",
+        "runs needed",
+    ]
     return _table(headers, rows)
 
 

@@ -195,7 +195,7 @@ def check(partition: Partition, path: Path, job: dict[str, Any], data_hash: str,
     Clients without samples may be where the settings ask for none: with `min_samples: 0`, or in a split of one's own.
     """
     for key, wanted in (*job.items(), ("data", data_hash)):
-        if partition.job.get(key) != wanted:
+        if _without_path(partition.job.get(key)) != _without_path(wanted):
             raise DataError(f"{path} was made from another {key}: delete it and run snakemake again")
     settings, clients = job["settings"], job["clients"]
     fewest = 0 if settings["strategy"] == "file" or settings.get("min_samples") == 0 else 1
@@ -206,6 +206,11 @@ def check(partition: Partition, path: Path, job: dict[str, Any], data_hash: str,
         np.sort(np.concatenate([indices for indices, _, _ in lists])), np.arange(samples)
     ):
         raise DataError(f"{path} does not give each of the {samples} samples to one client: delete it")
+
+
+def _without_path(part: Any) -> Any:
+    """Of a job. A split of one's own is what its file holds, wherever it lies."""
+    return {**part, "file": None} if isinstance(part, dict) and "file" in part else part
 
 
 def _are_lists(indices: Any, offsets: Any, fewest: int, clients: int) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from bflp.files import write_text
 from bflp.fingerprint import digests, module_path
 from bflp.grid.coverage import PREPARE_MODULES, training_digests
-from bflp.grid.job import without_paths
+from bflp.grid.job import WITH_FILES, without_paths
 from bflp.grid.plan import Plan
 from bflp.results.evaluation import Evaluation
 from bflp.results.result import Result
@@ -29,8 +29,10 @@ def result_mismatch(result: Result, job: Mapping[str, Any], hashes: Mapping[str,
         "rule": f"aggregators.{cell['aggregator']}",
         **{key: f"models.{cell['model']}.{key}" for key in ("weights", "algorithm", "optimiser")},
     }
-    if without_paths(result.settings) != without_paths(job["settings"]):
-        settings = list(_changed_settings(result.settings, job["settings"], in_config))
+    then, now = result.settings, job["settings"]
+    moved = [key for key in WITH_FILES if all("file" in each.get(key, {}) for each in (then, now))]
+    settings = list(_changed_settings(without_paths(then, moved), without_paths(now, moved), in_config))
+    if settings:
         found.append(f"other settings ({', '.join(settings)})")
     if result.fingerprint != job["fingerprint"]:
         changed = _changed_code(result.environment.code, training_digests(job))
@@ -86,7 +88,10 @@ def preparation(plan: Plan, dataset: str) -> str | None:
 def _changed_code(then: Mapping[str, str], now: Mapping[str, str]) -> str:
     """The files whose digests differ, or that are covered no more or only now; a file that is new or gone usually
     shows in the one that imports it, too."""
-    modules = sorted(module for module in then.keys() | now.keys() if then.get(module) != now.get(module))
+    # A file of one's own may have moved.
+    moved = {then[name] for name in then if name.endswith(".py")} & {now[name] for name in now if name.endswith(".py")}
+    differing = (name for name in then.keys() | now.keys() if then.get(name) != now.get(name))
+    modules = sorted(name for name in differing if not {then.get(name), now.get(name)} & moved)
     return ", ".join(map(module_path, modules)) if then else ""
 
 

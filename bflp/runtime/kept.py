@@ -15,8 +15,8 @@ from pathlib import Path
 
 from bflp.errors import DataError
 from bflp.files import whole_file
-from bflp.grid.cell import Cell
-from bflp.results.file import read_result
+from bflp.grid.job import Job
+from bflp.results.file import read_result, write
 
 # What is kept of a cell, and how it is called: {identity}{suffix}.
 SUFFIXES = {
@@ -31,12 +31,13 @@ def keep(folder: Path, identity: str, files: Mapping[str, Path]) -> None:
         link(file, folder / f"{identity}{SUFFIXES[what]}")
 
 
-def restore(folder: Path, identity: str, files: Mapping[str, Path], cell: Cell) -> bool:
+def restore(folder: Path, identity: str, files: Mapping[str, Path], job: Job) -> bool:
     """Put back what is kept; False, touching nothing, where there is no whole result with its model, byte for byte, and
-    with the clients' models where `files` asks for them."""
+    with the clients' models where `files` asks for them. The result names a person's own files where they are now."""
     kept = {what: folder / f"{identity}{SUFFIXES[what]}" for what in files}
     try:
-        environment = read_result(kept["result"], cell).environment
+        result = read_result(kept["result"], job.cell)
+        environment = result.environment
         hashes = {"model": environment.model_file, "clients": environment.clients_file}
         for what in hashes.keys() & kept.keys():
             if hashlib.sha256(kept[what].read_bytes()).hexdigest() != hashes[what]:
@@ -44,7 +45,9 @@ def restore(folder: Path, identity: str, files: Mapping[str, Path], cell: Cell) 
     except (DataError, FileNotFoundError):
         return False
     for what, file in files.items():
-        if kept[what].exists():
+        if what == "result" and result.settings != job.settings:
+            write(file, result.model_copy(update={"settings": dict(job.settings)}))
+        elif kept[what].exists():
             link(kept[what], file)
             # Snakemake compares times: what is put back is newer than what it was made from.
             os.utime(file)

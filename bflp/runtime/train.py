@@ -28,7 +28,7 @@ def train(job: Job, files: CellFiles, options: Options) -> None:
             written = {"clients": files.clients, **written}
         for file in [*written.values(), files.kept / identity]:
             remove_leftovers(file)
-        if kept.restore(files.kept, identity, written, job.cell):
+        if kept.restore(files.kept, identity, written, job):
             check_code(job)
             print(
                 f"{job}: put back what was trained before with these settings, this code and these data",

@@ -1,4 +1,4 @@
-"""What a config says of a network, checked before anything runs. Of a person's own file nothing is run for that."""
+"""What a config says of a network, checked before anything runs. A person's own file is parsed, never run."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ def _checked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     hints = get_type_hints(SimpleNamespace(__annotations__=annotations), vars(module), include_extras=True)
     fields: dict[str, Any] = {key: (hint, ...) for key, hint in hints.items()}
     model = create_model("Own", __base__=Section, **fields)
-    return model.model_validate(given, strict=True).model_dump(mode="json")
+    return model.model_validate(given).model_dump(mode="json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,8 @@ def read_file(file: Path) -> dict[Any, Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"{file}{where}: not valid YAML: {error.problem or error.context}") from None
+        what = "" if isinstance(error, _MisreadError) else "not valid YAML: "
+        raise ConfigError(f"{file}{where}: {what}{error.problem or error.context}") from None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(mapping, dict):
@@ -83,6 +83,10 @@ def written_in(files: Iterable[Path], place: Sequence[object], value: object) ->
     return found
 
 
+class _MisreadError(yaml.MarkedYAMLError):
+    """A number that is not what it looks like."""
+
+
 class _Loader(yaml.SafeLoader):
     """As YAML says, a mapping holds a key once; the safe loader alone lets the last one win. Numbers that are not what
     they look like are refused."""
@@ -98,10 +102,11 @@ class _Loader(yaml.SafeLoader):
     def construct_number(self, node: yaml.ScalarNode) -> int | float:
         is_whole = node.tag.endswith(":int")
         number: int | float = self.construct_yaml_int(node) if is_whole else self.construct_yaml_float(node)
-        if ":" in node.value or (is_whole and re.match(r"[-+]?0[0-9]", node.value)):
-            raise yaml.MarkedYAMLError(
-                problem=f"{node.value} would be read as {number:g}, of base {60 if ':' in node.value else 8}: write "
-                "another number, or put it in quotes",
+        digits = node.value.replace("_", "").lstrip("+-")
+        if ":" in node.value or (digits.isdigit() and int(digits) != abs(number)):
+            raise _MisreadError(
+                problem=f"{node.value} would be read as {number}, of base {60 if ':' in node.value else 8}: write it "
+                "in another way, or in quotes where it is a text",
                 problem_mark=node.start_mark,
             )
         return number

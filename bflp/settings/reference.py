@@ -19,8 +19,8 @@ HEAD = """# Settings
 Generated from `bflp/settings` by `python -m bflp.settings.reference`. A config file is YAML; `config.yaml`
 holds the paper's grid. `snakemake --configfile yours.yaml` lays yours over it: mappings merge, lists replace, and so
 does a mapping with another `strategy`, `name`, `kind` or `file`. Unknown keys and values out of range are refused
-before anything runs, but for values of a network of your own, which its cells refuse when they start. Editors that know
-`docs/config.schema.json` complete the keys.
+before anything runs, except for those of a network of your own, whose values its cells refuse when they start. Editors
+that know `docs/config.schema.json` complete the keys.
 """
 LIMITS = {"exclusiveMinimum": ">", "minimum": ">=", "exclusiveMaximum": "<", "maximum": "<="}
 TYPES = {"string": "text", "integer": "whole number", "boolean": "true or false", "object": "mapping"}

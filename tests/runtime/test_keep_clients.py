@@ -43,14 +43,14 @@ def test_it_changes_nothing_else_and_no_number_of_processes_changes_it(tiny, mod
     assert equal(run(tiny, job, "two", processes=2)[2], clients)
 
 
-def run_method(tiny, algorithm):
+def run_method(tiny, algorithm, name="cell", processes=1):
     """A cell of an algorithm, with its clients."""
     module = algorithm_module({"name": algorithm})
     kind = getattr(module, "KINDS", ("none",))[-1]
     method = {"posterior": kind, "algorithm": algorithm, "optimiser": "ivon" if kind == "ivon" else "sgd"}
     rule = "W2" if kind != "none" and not hasattr(module, "server") else None
     training = {"learning_rate": 0.001, "local_epochs": 2}
-    return run(tiny, tiny.job("METHOD", rule, models={"METHOD": method}, training=training, **ROUNDS))
+    return run(tiny, tiny.job("METHOD", rule, models={"METHOD": method}, training=training, **ROUNDS), name, processes)
 
 
 @pytest.mark.slow
@@ -68,8 +68,9 @@ def remembered(tiny, client):
 
 
 def test_of_pfedbayes_they_are_the_clients_own_posteriors(tiny):
-    """Not the copies of the global model, which they send."""
+    """Not the copies of the global model, which they send; also through a pool."""
     _, _, clients = run_method(tiny, "pfedbayes")
+    assert equal(run_method(tiny, "pfedbayes", "two", processes=2)[2], clients)
     for client, vector in zip(clients["clients"].tolist(), clients["vectors"], strict=True):
         own = remembered(tiny, client)
         assert torch.equal(vector[-2 * len(own["means"]) :], torch.cat([own["means"], own["log_variances"]]))

@@ -28,7 +28,7 @@ def parsed(network: Any) -> dict[str, Any]:
         ({"name": "resnet"}, "network.name: unknown 'resnet' - did you mean 'resnet20'"),
         ({"name": "mlp", "size": [3]}, "network.size: unknown key - did you mean 'sizes'"),
         ({"name": "mlp", "sizes": [10, 0]}, "network.sizes.1: must be greater than 0 (is 0)"),
-        ({"name": "mlp", "sizes": [True]}, "network.sizes.0: must be a valid integer (is True)"),
+        ({"name": "mlp", "sizes": [1.5]}, "network.sizes.0: must be a valid integer"),
         ({"name": "mlp", "sizes": 10}, "network.sizes: must be a list (is 10)"),
         ({"name": "mlp", "activation": "rely"}, "network.activation: unknown 'rely' - did you mean 'relu'"),
         ({"name": "cnn", "width": 3}, "network.width: unknown key"),

@@ -34,7 +34,8 @@ PROJECT = Path(__file__).resolve().parents[2]
         ("a: {b: 1, c: 2, b: 3}\n", ["line 1", "'b' is there twice"]),
         ("? [1, 2]\n: 3\n", ["not valid YAML"]),
         ("a: 1\nseeds: [1:4]\n", ["line 2, column 9", "1:4 would be read as 64, of base 60"]),
-        ("seeds: [1, 010]\n", ["line 1", "010 would be read as 8, of base 8"]),
+        ("seeds: [1, 010]\n", ["line 1, column 12: 010 would be read as 8, of base 8"]),
+        ("seeds: [0_10]\n", ["0_10 would be read as 8, of base 8"]),
         ("rate: 1:30.5\n", ["line 1", "1:30.5 would be read as 90.5, of base 60"]),
         ('device: !!python/object/apply:os.system ["true"]\n', ["line 1", "not valid YAML"]),
         ("- 1\n- 2\n", ["must hold a mapping"]),
@@ -65,8 +66,8 @@ def test_a_file_that_is_no_text_or_is_missing(tmp_path: Path) -> None:
 
 def test_numbers_as_people_write_them(tmp_path: Path) -> None:
     file = tmp_path / "numbers.yaml"
-    file.write_text("a: [0, -1, 0.5, 1.0e-3, 0x10, 1_000, .5, '010']\n", encoding="utf-8")
-    assert read_file(file) == {"a": [0, -1, 0.5, 0.001, 16, 1000, 0.5, "010"]}
+    file.write_text("a: [0, -1, 0.5, 1.0e-3, 0x10, 1_000, .5, '010', 07, -00]\n", encoding="utf-8")
+    assert read_file(file) == {"a": [0, -1, 0.5, 0.001, 16, 1000, 0.5, "010", 7, 0]}
 
 
 def test_yaml_anchors_and_merges_still_work(tmp_path: Path) -> None:

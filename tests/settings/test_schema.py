@@ -111,7 +111,7 @@ def test_what_is_measured_on_demand_must_be_asked_for_and_possible(sections: dic
     assert words in message(chosen_rounds(**sections))
 
 
-def test_clients_models_are_kept_where_what_they_train_is_one() -> None:
+def test_what_is_no_model_by_itself_is_not_kept() -> None:
     config = {**chosen_rounds(), "keep_clients": True}
     config["models"] = {"OTHER": {"posterior": "none", "weights": "data", "algorithm": "fedsparse"}}
     Settings.parse(config)

@@ -85,6 +85,10 @@ class Project:
         """`bflp VERB ...`, of the copy."""
         return self._run([sys.executable, "workflow/scripts/run.py", verb, *map(str, arguments)])
 
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The interpreter, in the copy."""
+        return self._run([sys.executable, *arguments])
+
     def train(self, row: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
         """Train a cell by hand."""
         return self.bflp("train", "--configfile", "small.yaml", "--cell", f"tiny/iid/2/{row}/seed0", *arguments)

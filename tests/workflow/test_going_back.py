@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -89,15 +90,28 @@ def test_own_files_may_move(tmp_path: Path) -> None:
     checked(project.snakemake("--until", "merge"))
     before = contents(project)
     at("there")
+    shutil.rmtree(tmp_path / "here")
+    checked(project.bflp("verify", "--configfile", "small.yaml"))
     checked(project.snakemake("--until", "merge"))
     said = (project.results / "logs/train/tiny/halves/2/MINE/none/seed0.log").read_text(encoding="utf-8")
-    assert "put back" in said and contents(project) == before
+    assert "put back" in said
+    now, name = contents(project), "cells/tiny/halves/2/MINE/none/seed0.json"
+    moved = [json.loads(each.pop(name)) for each in (before, now)]
+    assert now == before
+    was, now_is = ({key: each[key] for key in each if key != "environment"} for each in moved)
+    assert json.loads(json.dumps(was).replace("here/", "there/")) == now_is
+    load = f"import bflp; print(bflp.load({str(project.results / name)!r}).module())"
+    assert "out_features=6" in checked(project.python("-c", load)).stdout
     assert "1 up to date" in checked(project.bflp("why", "--configfile", "small.yaml")).stdout
     checked(project.bflp("verify", "--configfile", "small.yaml"))
     # Another content does.
-    (tmp_path / "there/mine.py").write_text(OWN["mine.py"].replace("0.1", "0.2"), encoding="utf-8")
+    at("elsewhere")
+    (tmp_path / "elsewhere/mine.py").write_text(OWN["mine.py"].replace("0.1", "0.2"), encoding="utf-8")
+    said = checked(project.bflp("why", "--configfile", "small.yaml")).stdout
+    assert "1 cell: its result is of other code (elsewhere/mine.py, here/mine.py)" in said
     checked(project.snakemake("--until", "merge"))
-    assert contents(project) != before
+    model = name.replace("json", "safetensors")
+    assert contents(project).keys() == {*now, name} and contents(project)[model] != now[model]
 
 
 def test_clients_that_are_kept_later_cost_a_training_and_change_no_number(finished: Project) -> None:
