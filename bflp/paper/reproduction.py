@@ -233,11 +233,16 @@ def _side_by_side() -> str:
                 key[3],
                 *(printed.get(name, MISSING) for name in sources()),
                 f"{high - low:.1f}" if len(found) > 1 else MISSING,
-                *((MISSING, "") if have.empty else (_number(have["ours"].iloc[0]), _verdict(have, low, high))),
+                *((MISSING, "") if have.empty else (_ours(have), _verdict(have, low, high))),
             ]
         )
     names = [source.about.name for source in sources().values()]
     return _table(["block", "row", *names, "apart by", "ours", "ours beside them"], rows)
+
+
+def _ours(have: pd.DataFrame) -> str:
+    number, seeds = _number(have["ours"].iloc[0]), have["seeds"].iloc[0]
+    return f"{number} ({seeds} seeds)" if seeds > 1 else number
 
 
 def _verdict(have: pd.DataFrame, low: float, high: float) -> str:
