@@ -288,10 +288,10 @@ def _on_another_partition(variant: str, row: Mapping[Any, Any]) -> str:
     of_row = [cell for cell in cells if [*cell.block, *cell.row] == [row[key] for key in KEYS]]
     for own in of_row:
         drawn = {own: "alone"}
+        _, settings = _drawn(own, cells[own][1])
         for cell, result, _ in cells.values():
-            partition = dict(result.settings["partition"])
-            seed, same = partition.pop("seed", None), replace(cell, partition=own.partition) == own
-            if same and seed is not None and {**result.settings, "partition": partition} == cells[own][1].settings:
+            seed, same = _drawn(cell, result)
+            if cell != own and replace(cell, partition=own.partition) == own and same == settings:
                 drawn[cell] = f"on that of seed {seed}"
         there = {}
         for cell, where in drawn.items():
@@ -302,6 +302,13 @@ def _on_another_partition(variant: str, row: Mapping[Any, Any]) -> str:
             others = ", ".join(f"at {each['difference']:+.1f} {where}" for where, each in there.items())
             return f"the partition: seed {own.seed} alone is at {here['difference']:+.1f}, and {others}"
     return ""
+
+
+def _drawn(cell: Cell, result: Result) -> tuple[int, dict[str, Any]]:
+    """The seed that a cell's partition is drawn with, and its settings without it."""
+    partition = dict(result.settings["partition"])
+    seed = partition.pop("seed", cell.seed)
+    return seed, {**result.settings, "partition": partition}
 
 
 @cache
@@ -332,12 +339,10 @@ def _draws() -> str:
     """Cells of a row on several non-IID partitions: what is drawn with which seed, and what comes of it."""
     groups: dict[tuple[Any, ...], list[tuple[int, Cell, Result]]] = {}
     for variant, cell, result in kept():
-        partition = dict(result.settings["partition"])
-        if partition["strategy"] == "iid":
-            continue
-        drawn = partition.pop("seed", None)
-        group = variant, cell.dataset, cell.clients, *cell.row, canonical_json(partition)
-        groups.setdefault(group, []).append((cell.seed if drawn is None else drawn, cell, result))
+        seed, settings = _drawn(cell, result)
+        group = variant, cell.dataset, cell.clients, *cell.row, canonical_json(settings)
+        if settings["partition"]["strategy"] != "iid":
+            groups.setdefault(group, []).append((seed, cell, result))
     rows = []
     for found in (group for group in groups.values() if len(group) > 1):
         for drawn, cell, result in sorted(found, key=lambda each: (each[0], each[1].seed)):
@@ -390,18 +395,8 @@ def _seeds() -> str:
                     needed or f"over {MOST_RUNS}",
                 ]
             )
-    headers = [
-        "variant",
-        "row",
-        "number",
-        "ours (runs)",
-        "published (runs)",
-        "difference",
-        "p",
-        "detectable",
-        "runs needed",
-    ]
-    return _table(headers, rows)
+    headers = ["variant", "row", "number", "ours (runs)", "published (runs)", "difference", "p", "detectable"]
+    return _table([*headers, "runs needed"], rows)
 
 
 def _below() -> str:

@@ -105,8 +105,8 @@ class _Loader(yaml.SafeLoader):
         digits = node.value.replace("_", "").lstrip("+-")
         if ":" in node.value or (digits.isdigit() and int(digits) != abs(number)):
             raise _MisreadError(
-                problem=f"{node.value} would be read as {number}, of base {60 if ':' in node.value else 8}: write it "
-                "in another way, or in quotes where it is a text",
+                problem=f"{node.value} is read as {number}, in base {60 if ':' in node.value else 8}: write it in "
+                "another way, or in quotes where it is a text",
                 problem_mark=node.start_mark,
             )
         return number
