@@ -55,8 +55,10 @@ def _verdict(claim: str, cases: list[tuple[str, bool]]) -> Verdict:
     if not failed:
         # Few cases are named: a claim about much may rest on little.
         named = f": {', '.join(name for name, _ in cases)}" if len(cases) <= SHOWN_CASES else ""
-        return Verdict(claim, "true", f"in all {len(cases)} cases{named}")
-    return Verdict(claim, "false", f"in {len(failed)} of {len(cases)} cases: {', '.join(failed)}")
+        every = f"all {len(cases)} cases" if len(cases) > 1 else "the only case"
+        return Verdict(claim, "true", f"in {every}{named}")
+    some = f"{len(failed)} of {len(cases)} cases" if len(cases) > 1 else "the only case"
+    return Verdict(claim, "false", f"in {some}: {', '.join(failed)}")
 
 
 def _blocks(means: pd.DataFrame) -> Iterator[tuple[str, str, dict[tuple[str, str], dict[Any, Any]]]]:

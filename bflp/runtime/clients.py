@@ -19,7 +19,7 @@ from bflp.engine.round import Executor
 from bflp.engine.work import Broadcast, Task, Train, TrainStack
 from bflp.errors import DataError
 from bflp.files import whole_file
-from bflp.runtime.tensors import AGAIN, reading
+from bflp.runtime.tensors import AGAIN, checksum, reading
 
 
 class Recording:
@@ -47,7 +47,7 @@ def save_clients(file: Path, vectors: Mapping[int, Tensor], size: int) -> None:
     stacked = torch.stack([vectors[client] for client in clients]) if clients else torch.zeros((0, size))
     tensors = {"vectors": stacked.contiguous(), "clients": torch.tensor(clients, dtype=torch.int64)}
     with whole_file(file) as temporary:
-        temporary.write_bytes(save(tensors, metadata={"sha256": _digest(tensors)}))
+        temporary.write_bytes(save(tensors, metadata={"checksum": checksum(tensors, {})}))
 
 
 def load_clients(file: Path, size: int, sha256: str | None = None) -> dict[int, Tensor]:
@@ -57,14 +57,10 @@ def load_clients(file: Path, size: int, sha256: str | None = None) -> dict[int, 
             raise DataError(f"{file} is not what the cell's training wrote: {AGAIN}")
         with safe_open(file, framework="pt") as opened:
             tensors = {name: opened.get_tensor(name) for name in ("vectors", "clients")}
-            stated = (opened.metadata() or {})["sha256"]
-    if stated != _digest(tensors):
-        raise DataError(f"{file} is damaged (its checksum is wrong): {AGAIN}")
+            stated = (opened.metadata() or {})["checksum"]
+        if stated != checksum(tensors, {}):
+            raise ValueError("its checksum is wrong")
     vectors, clients = tensors["vectors"], tensors["clients"]
     if vectors.shape != (len(clients), size):
         raise DataError(f"{file} holds other parameters than the cell's network has: {AGAIN}")
     return dict(zip(clients.tolist(), vectors, strict=True))
-
-
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    return hashlib.sha256(b"".join(tensors[name].numpy().tobytes() for name in ("vectors", "clients"))).hexdigest()

@@ -80,10 +80,12 @@ def checkpoint_round(file: Path) -> int:
 
 
 def stored(folder: Path) -> Iterator[tuple[str, Path]]:
-    """(identity, file) of all that is kept, (identity without rounds, folder) of what clients remember."""
+    """(identity, file) of all that is kept, (identity without rounds, folder) of what clients remember.
+
+    With what a job writes at this moment, or wrote when it was killed, whose name begins with a dot.
+    """
     for file in sorted([*folder.glob("*-*.*"), *folder.glob("*.clients")]):
-        if not file.name.startswith("."):  # a job is writing it
-            yield file.name.partition(".")[0], file
+        yield file.name.removeprefix(".").partition(".")[0], file
 
 
 def link(source: Path, target: Path) -> None:

@@ -54,19 +54,20 @@ def of_identity(name: str) -> set[str]:
     return {f"{name}{suffix}" for suffix in (".json", ".safetensors", ".evaluation.json")}
 
 
-def test_others_are_removed_and_what_is_being_written_is_not(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+def test_others_are_removed_with_what_a_killed_job_left_of_them(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
     own, other = identity(plan), identity(fabricated_run.changed(plan, **OTHER))
-    written = plan.paths.kept / f".{other}.checkpoint.safetensors.77.tmp"
-    written.touch()
+    left = {of: plan.paths.kept / f".{of}.checkpoint.safetensors.77.tmp" for of in (own, other)}
+    for file in left.values():
+        file.touch()
     kept(plan)
     said = capsys.readouterr().out
-    assert "this config: 3 files and folders, 0.0 MB of their own (synthetic)" in said
-    assert "other settings, code or data: 3 files" in said
-    assert names(plan) == of_identity(own) | of_identity(other) | {written.name}
+    assert "this config: 4 files and folders, 0.0 MB of their own (synthetic)" in said
+    assert "other settings, code or data: 4 files" in said
+    assert names(plan) == of_identity(own) | of_identity(other) | {file.name for file in left.values()}
     kept(plan, "--remove", "others")
-    assert names(plan) == of_identity(own) | {written.name}
+    assert names(plan) == of_identity(own) | {left[own].name}
     kept(plan, "--remove", "all")
-    assert names(plan) == {written.name}
+    assert names(plan) == set()
 
 
 @pytest.mark.parametrize("how", ["missing", "outdated"])
