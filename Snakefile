@@ -49,7 +49,7 @@ CELL = "{dataset}/{partition}/{clients}/{model}/{aggregator}/seed{seed}"
 BLOCK = "{dataset}/{partition}/{clients}"
 PARTITION = "{dataset}/{partition}/{clients}/seed{seed}"
 # Missing where Snakemake's records are lost and the results are of other settings or code: merging then says so.
-MERGED = f"{RESULTS}/.merged/{PLAN.identity()}"
+MERGED = f"{RESULTS}/.merged/{run_program(PLAN.identity)}"
 # With conda the environment's python is first in the path; else jobs use the python that runs Snakemake.
 CONDA = DeploymentMethod.CONDA in workflow.deployment_settings.deployment_method
 PYTHON = "python" if CONDA else sys.executable

@@ -51,7 +51,7 @@ class Settings:
     steps: Annotated[int, Gt(0)] = 5
     """Of the client's own posterior for each one of its copy of the global model."""
     learning_rate: Annotated[float, Gt(0)] = 0.001
-    """Of the copy. The rest of its optimiser is that of the client's own posterior."""
+    """Of the copy, which has no weight decay or clipping; the rest of its optimiser is that of the client's own."""
 
 
 def local(model: Tensor, server: State, client: State, facts: Facts, settings: Settings) -> Local:

@@ -91,7 +91,7 @@ def _check_names(path: Path, names: list[str]) -> None:
         raise _no_archive(path)
     for name in names:
         parts = PurePosixPath(name).parts
-        if ".." in parts or name.startswith("/") or "\\" in name or "\0" in name or ":" in parts[0]:
+        if not parts or ".." in parts or name.startswith("/") or "\\" in name or "\0" in name or ":" in parts[0]:
             raise UserError(f"{path} holds {name!r}, a name that leads out of it: do not unpack it")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

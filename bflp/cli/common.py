@@ -142,7 +142,7 @@ def plan_of(files: Iterable[Path], values: Mapping[str, Any]) -> Plan:
 
 def check_sources(plan: Plan) -> None:
     """Check the `source:` files that are yet to be prepared, that they have enough samples for the clients, and that
-    their images fit together.
+    their images fit the settings and each other.
 
     Raises UserError. A file that is older than what was prepared from it was checked when that was done.
     """
@@ -170,8 +170,8 @@ def check_sources(plan: Plan) -> None:
 
 
 def check_shapes(settings: Settings, shapes: Mapping[str, Sequence[int]]) -> None:
-    """Raise ConfigError where a data set's images do not fit those that they are to be told from."""
+    """Raise ConfigError where the shapes of data sets do not fit the settings or each other."""
     try:
-        settings.check_out_of_distribution(shapes)
+        settings.check_shapes(shapes)
     except ValueError as error:
         raise ConfigError(str(error)) from None

@@ -8,9 +8,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from bflp.engine.errors import DivergedError
 from bflp.engine.round import Federation
+from bflp.errors import ConfigError, UserError
 from bflp.files import write_text
 from bflp.grid.job import Job
+from bflp.networks import NetworkError
+from bflp.runtime.cell import in_words
 from bflp.runtime.cores import available
 from bflp.runtime.device import claimed_device
 from bflp.runtime.inputs import Assignment
@@ -31,7 +35,12 @@ def run(arguments: argparse.Namespace) -> None:
     job = Job.parse(arguments.job)
     with claimed_device(arguments.device) as (device, _):
         assignment = Assignment(job, arguments.data, arguments.partition, device)
-        times = measure(assignment, arguments.processes, arguments.rounds)
+        try:
+            times = measure(assignment, arguments.processes, arguments.rounds)
+        except NetworkError as error:
+            raise ConfigError(str(error)) from None
+        except DivergedError as error:
+            raise UserError(in_words(error)) from None
     machine = {"processes": arguments.processes, "cores": available(), "device": device}
     write_text(arguments.output, json.dumps({"cell": job.cell.as_dict(), **machine, **times}, indent=1) + "\n")
 

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _run_archive(arguments: argparse.Namespace) -> None:
-    # Imported here: it draws figures and needs pandas.
+    # Imported here: it needs pandas.
     from bflp.archive.check import check
 
     report = check(arguments.archive)

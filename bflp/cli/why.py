@@ -45,8 +45,9 @@ def run(arguments: argparse.Namespace) -> None:
             groups[_reason(plan, found, hashes, again, checkpoints)].append(cell)
     fine = {reason: groups.pop(reason) for reason in (UP_TO_DATE, DIVERGED) if reason in groups}
     if arguments.paths:
-        present = (plan.paths.result(cell) for cells in groups.values() for cell in cells)
-        print("\n".join(str(path) for path in present if path.exists()))
+        for path in (plan.paths.result(cell) for cells in groups.values() for cell in cells):
+            if path.exists():
+                print(path)
         return
     would_run, right = (sum(map(len, kind.values())) for kind in (groups, fine))
     print(f"{would_run + right} cells: {right} up to date, {would_run} would run")

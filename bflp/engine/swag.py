@@ -1,5 +1,7 @@
 """SWAG, diagonal: mean and variance of the iterates of the second half of the local epochs, one per step.
 
+The paper takes one iterate per epoch: with few epochs in a round there would be too few for a variance.
+
 Training minimises n_k l_k - log prior, l_k the mean loss; weight decay comes in addition. All weights are Gaussian.
 Maddox et al. (2019), "A simple baseline for Bayesian uncertainty in deep learning" (arXiv 1902.02476), section 3.2.
 """

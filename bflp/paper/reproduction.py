@@ -33,7 +33,7 @@ from bflp.paper.comparison import compare, comparison_table, parts, published, s
 from bflp.paper.label_skew import effective_labels, label_counts
 from bflp.paper.sources import KEYS, sources
 from bflp.paper.spread_without_data import covers, spread_without_data
-from bflp.paper.two_samples import MOST_RUNS, Sample, difference, runs_needed, together
+from bflp.paper.two_samples import MOST_RUNS, Sample, difference, runs_needed
 from bflp.reporting.markdown import to_markdown
 from bflp.reporting.table import MISSING
 from bflp.reporting.titles import block_title
@@ -363,7 +363,7 @@ def _draws() -> str:
 
 
 def _seeds() -> str:
-    """Rows of a variant with several seeds, against the published runs."""
+    """Rows of a variant with several seeds, against the published runs of the same row."""
     source = sources()["bflp"]
     rows = []
     known = set(source.numbers[KEYS].itertuples(index=False, name=None))
@@ -371,13 +371,9 @@ def _seeds() -> str:
     for variant, key, runs in of_variants:
         if len(runs) < 2 or key not in known:
             continue
-        # With equally many samples a client FVBA and FVBWA are one model, as FED and FEDAVG are.
-        twins = {"FVBWA": ["FVBA"], "FEDAVG": ["FED"]}.get(key[3], []) if key[1] == "iid" else []
-        wanted = [(*key[:3], model, key[4]) for model in (key[3], *twins)]
         for metric in ("accuracy", "ece", "nll"):
-            numbers = source.numbers.query(f"metric == '{metric}'").set_index(KEYS).loc[wanted]
-            pairs = zip(numbers["published"], numbers["deviation"], strict=True)
-            theirs = together([Sample(mean, deviation, source.about.seeds) for mean, deviation in pairs])
+            number = source.numbers.query(f"metric == '{metric}'").set_index(KEYS).loc[key]
+            theirs = Sample(number["published"], number["deviation"], source.about.seeds)
             values = runs[metric].astype(float)
             ours = Sample(values.mean(), values.std(), len(values))
             apart = difference(ours, theirs)

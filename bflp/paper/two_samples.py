@@ -6,7 +6,6 @@ Welch (1947): the variances may differ. Power: of a two-sided t test at 5%, exac
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scipy import stats
@@ -28,14 +27,6 @@ class Sample:
     def half_interval(self) -> float:
         """Half the 95% t interval of the mean."""
         return float(_quantile(self.runs - 1)) * self.deviation / math.sqrt(self.runs)
-
-
-def together(samples: Sequence[Sample]) -> Sample:
-    """What all their runs are as one sample."""
-    runs = sum(each.runs for each in samples)
-    mean = sum(each.runs * each.mean for each in samples) / runs
-    squares = sum((each.runs - 1) * each.deviation**2 + each.runs * (each.mean - mean) ** 2 for each in samples)
-    return Sample(mean, math.sqrt(squares / (runs - 1)), runs)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """dirichlet: per label, Dirichlet(alpha) shares over the clients.
 
 A client that already holds N / clients samples gets no more of that label, and the shares are renormalised. Redrawn
-until every client has `min_samples`. As in the paper's program (after Yurochkin et al. 2019, Hsu et al. 2019).
+until every client has `min_samples`. As in the paper's program, after Yurochkin et al. (2019). (Hsu et al. (2019)
+draw shares of labels for each client, of equal sizes.)
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """labels, label skew: a fixed number of labels per client; each label is shared equally by the clients holding it.
 
-As in McMahan et al. (2017), where each client holds two labels.
+After McMahan et al. (2017), whose clients hold two shards of equal size, of one or two labels as it happens: here the
+number of labels is exact, and sizes differ.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def verify(plan: Plan) -> Report:
             if cell.dataset in data:
                 _check_model(plan, found, data[cell.dataset].dataset)
             right.append(found)
-            _check_evaluation(plan, found)
+            _check_evaluation(plan, found, data.get(cell.dataset))
     report.results = len(right)
     if len(right) == len(plan.cells) and all(found.evaluation for found in right):
         report.findings.extend(_check_merged(plan, right))
@@ -187,16 +187,12 @@ def _check_model(plan: Plan, found: CellState, dataset: prepared.Dataset) -> Non
             raise _from_error(path, error) from None
 
 
-def _check_evaluation(plan: Plan, found: CellState) -> None:
+def _check_evaluation(plan: Plan, found: CellState, data: _Prepared | None) -> None:
     path = plan.paths.evaluation(found.cell)
     if not found.evaluation:
         raise _WrongError(path, found.evaluation_reason, "run snakemake again, or bflp evaluate")
     counts = found.evaluation.reliability.counts if found.evaluation.reliability else None
-    size = (
-        len(prepared.open_prepared(data).test_labels)
-        if (data := plan.paths.data(found.cell.dataset)).exists()
-        else None
-    )
+    size = len(data.dataset.test_labels) if data else None
     if counts is not None and size is not None and sum(counts) != size:
         raise _WrongError(path, f"was made on {sum(counts)} images, the test set has {size}", AGAIN)
 
@@ -211,7 +207,7 @@ def _check_merged(plan: Plan, right: list[CellState]) -> Iterator[Finding]:
 
 def _not_named(plan: Plan) -> Iterator[Finding]:
     """Files that nothing in the config has: also tables and figures of what left the grid."""
-    paths, named = plan.paths, {plan.paths.merged}
+    paths, named = plan.paths, set[Path]()
     for cell in plan.cells:
         named |= {paths.result(cell), paths.model(cell), paths.evaluation(cell), paths.progress(cell)}
         named |= {paths.evaluation(cell).with_suffix(".npz"), paths.clients(cell)}

@@ -27,7 +27,7 @@ PAGES = {
 }
 VERSIONS = ("python", "torch", "numpy", "system", "processor", "cores", "device", "gpu", "processes")
 TIMES = ("train_seconds", "aggregation_seconds", "evaluation_seconds")
-# Cells with their records, as those of a block of figures: `.result` and `.evaluation`, None where training diverged.
+# Cells with their records, as those of a block of figures: `.result` and `.evaluation`, which may be None.
 Results = Sequence[tuple[Cell, Any]]
 
 

@@ -23,9 +23,9 @@ class Reached(NamedTuple):
 
 
 def reached(result: Result, target: float) -> Reached | None:
-    """None where no evaluated round has the accuracy."""
+    """None where no evaluated round has the accuracy, and for a run that diverged, whatever it had before."""
     first = next((entry.round for entry in result.rounds if entry.accuracy >= target), None)
-    if first is None:
+    if first is None or result.diverged:
         return None
     return Reached(first, result.megabytes(first))
 
@@ -52,7 +52,8 @@ def target_table(plan: Plan, results: Mapping[Cell, Result]) -> Table:
     return Table(
         name="target",
         caption=f"The first evaluated round with an accuracy of at least {target:g}%, and the megabytes (MB) that all "
-        f"clients together sent and received until then: {over} n/m: n of m seeds reach it; a dash: none does. Bold: "
+        f"clients together sent and received until then: {over} n/m: n of m seeds reach it; a dash: none does; a run "
+        "that diverges does not. Bold: "
         "within the best row's standard error of the best mean, of the rows that reach it with all seeds.",
         labels=("", "Model", "Aggregator"),
         groups=[(dataset_title(dataset), 2) for dataset in grid.datasets],

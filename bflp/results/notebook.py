@@ -45,10 +45,10 @@ class Model:
         from bflp.engine.work import network_of
         from bflp.runtime.evaluate import load_model
 
-        if "cells" not in result_file.parts:
+        folder, *names = result_file.with_suffix("").parts[-7:]
+        if folder != "cells" or len(names) < 6:
             raise DataError(f"{result_file} does not lie in a folder `cells` of results")
-        start = len(result_file.parts) - result_file.parts[::-1].index("cells")
-        self.cell = Cell.parse(str(Path(*result_file.parts[start:]).with_suffix("")))
+        self.cell = Cell.parse("/".join(names))
         result = read_result(result_file, self.cell)
         if result.network is None:
             raise DataError(f"{result_file} is of an earlier version, which did not record the network's inputs")

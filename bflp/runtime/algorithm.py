@@ -22,35 +22,54 @@ class OwnAlgorithm(Chosen):
         self.file = file
 
     def local(self, *given: Any) -> Any:
-        return self._checked(super().local, given, "a Local", lambda found: isinstance(found, Local))
+        return self._checked(super().local, given, _check_local)
 
     def report(self, *given: Any) -> Any:
-        what = "two mappings from names to tensors, message and state"
-        return self._checked(super().report, given, what, lambda found: all(map(_is_state, _two(found))))
+        def check(found: Any, facts: Facts) -> None:
+            if not all(map(_is_state, _two(found))):
+                raise TypeError("`report` must return two mappings from names to tensors, message and state")
+
+        return self._checked(super().report, given, check)
 
     def server(self, model: Tensor, *given: Any) -> Any:
-        what = f"a model of shape {tuple(model.shape)} and a mapping from names to tensors"
-
-        def is_right(found: Any) -> bool:
+        def check(found: Any, facts: Facts) -> None:
             new, state = _two(found)
-            return isinstance(new, Tensor) and new.shape == model.shape and _is_state(state)
+            if not isinstance(new, Tensor) or new.shape != model.shape or not _is_state(state):
+                shape = tuple(model.shape)
+                raise TypeError(f"`server` must return a model of shape {shape} and a mapping from names to tensors")
+            if missing := set(getattr(self.module, "BROADCAST", ())) - state.keys():
+                raise ValueError(f"the state that `server` returns lacks {min(missing)!r}, which BROADCAST names")
 
-        return self._checked(super().server, (model, *given), what, is_right)
+        return self._checked(super().server, (model, *given), check)
 
     def _checked(
-        self, function: Callable[..., Any], given: tuple[Any, ...], what: str, is_right: Callable[[Any], bool]
+        self, function: Callable[..., Any], given: tuple[Any, ...], check: Callable[[Any, Facts], None]
     ) -> Any:
+        """What the function returns. check: raises for what it must not return."""
         facts = next(each for each in given if isinstance(each, Facts))
         when = f"in round {facts.round}" + ("" if facts.client is None else f", client {facts.client}")
         try:
             found = function(*given)
-            if not is_right(found):
-                raise TypeError(f"`{function.__name__}` must return {what}")
+            check(found, facts)
         except NotFiniteError:
             raise
         except Exception as error:
             raise HopelessError(f"the algorithm failed {when}: {described(self.file, error)}") from None
         return found
+
+
+def _check_local(found: Any, facts: Facts) -> None:
+    if not isinstance(found, Local):
+        raise TypeError("`local` must return a Local")
+    if found.pull is not None and found.anchor is None:
+        raise ValueError("Local: a pull needs an anchor")
+    posterior = facts.settings.posterior
+    if posterior is not None and posterior.kind == "ivon":
+        if not found.kl_weight > 0:
+            raise ValueError(f"Local: posterior ivon needs a kl_weight above 0 (is {found.kl_weight})")
+        for name in ("after_step", "sent", "through"):
+            if getattr(found, name) is not None:
+                raise ValueError(f"Local: posterior ivon takes no {name}")
 
 
 def _two(found: Any) -> tuple[Any, Any]:

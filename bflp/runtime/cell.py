@@ -208,7 +208,7 @@ class _Loop:
                     termination.check()
                     self._save_in_time()
         except DivergedError as error:
-            text = _describe(error)
+            text = in_words(error)
             if on_divergence == "stop":
                 raise HopelessError(text) from None
             print(f"{self.job}: recorded as diverged: {text}", file=sys.stderr)
@@ -270,7 +270,8 @@ class _Loop:
             )
 
 
-def _describe(error: DivergedError) -> str:
+def in_words(error: DivergedError) -> str:
+    """In which round who diverged, and what to look at."""
     who = "the global model" if error.client is None else f"client {error.client}"
     return (
         f"the training diverged in round {error.round}, {who}: {error.reason}. Look at training.learning_rate, "

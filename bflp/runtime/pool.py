@@ -1,8 +1,8 @@
 """Who executes the tasks of a round: this process, or a pool of worker processes. The choice never changes a result.
 
 Workers start once per job, forked from a server process that has imported torch already. A model is sent to each
-worker once per round as one flat vector; data are memory-mapped, so all processes share one copy. Tasks are handed
-out one at a time, largest first, so that no worker idles for long; results are put back in order.
+worker once for all its tasks, as one flat vector; data are memory-mapped, so all processes share one copy. Tasks are
+handed out one at a time, largest first, so that no worker idles for long; results are put back in order.
 """
 
 from __future__ import annotations

@@ -86,12 +86,15 @@ class Ivon(Section):
     rescale: bool = True
     """Whether the rate is multiplied by the initial Hessian and the prior's share."""
     carry: bool = True
-    """Whether the Hessian starts where the server's variance puts it, and not afresh in each round."""
+    """Whether the Hessian starts where the server's variance puts it, and not afresh in each round; not with GAA, CF
+    and PRODUCT, which make that smaller from round to round."""
 
 
 OPTIMISERS: dict[str, type[Section]] = {"sgd": Sgd, "adam": Adam, "ivon": Ivon}
 # What of `training` they do not read, so that it concerns no cell of theirs.
 UNREAD = {"adam": ("momentum",), "ivon": ("momentum", "weight_decay")}
+# Rules whose variance is about that of a client divided by the number of clients.
+NARROWING = ("GAA", "CF", "PRODUCT")
 
 
 def _optimiser(value: Any) -> Any:

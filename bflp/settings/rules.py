@@ -31,7 +31,7 @@ _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_O
 
 
 def load_rule(name: str, file: Path | None = None) -> Rule:
-    """The rule `name` of this folder, or that of a Python file outside the package, which is executed.
+    """The rule `name` of bflp/aggregators, or that of a Python file outside the package, which is executed.
 
     Raises ConfigError, naming the file and, where there is one, the line.
     """

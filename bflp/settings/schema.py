@@ -22,7 +22,7 @@ from bflp.engine.predictions import CURVES
 from bflp.errors import ConfigError
 from bflp.files import canonical_json
 from bflp.settings.explain import one_line, require, shown
-from bflp.settings.methods import TAGS, Method, MethodSettings, Posterior, with_bases
+from bflp.settings.methods import NARROWING, TAGS, Ivon, Method, MethodSettings, Posterior, with_bases
 from bflp.settings.read import laid, overlaid, read_file
 from bflp.settings.rules import algorithm_module, load_rule
 from bflp.settings.sections import (
@@ -131,7 +131,7 @@ class Settings(Section):
             require(f"{where}.out_of_distribution", [other] if other else (), known, source)
         if "ood_auroc" in self.tables.metrics and not any(map(self.out_of_distribution, grid.datasets)):
             raise ValueError("tables.metrics: ood_auroc needs a data set in evaluation.out_of_distribution")
-        self.check_out_of_distribution(self.built_in_shapes)
+        self.check_shapes(self.built_in_shapes)
         self._check_chosen_rounds()
         self._check_evaluators()
         # The default counts as not given: the canonical text of settings, which programs parse again, has it always.
@@ -157,12 +157,22 @@ class Settings(Section):
         if given.model_extra:
             self.rule(name)
 
-    def check_out_of_distribution(self, shapes: Mapping[str, Sequence[int]]) -> None:
-        """Raise ValueError unless data sets have images of the same shape as those that they are to be told from.
+    def check_shapes(self, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Raise ValueError unless data sets can be augmented as the settings say, and have images of the same shape as
+        those that they are to be told from.
 
         shapes: of one image; a data set whose shape is not known yet is passed over.
         """
         for name in self.grid.datasets:
+            augment, shape = self.augment(name), shapes.get(name)
+            if augment and shape:
+                if len(shape) != 3:
+                    raise ValueError(f"datasets.{name}.augment: is for images, a sample of {name} is a list of numbers")
+                if augment.crop_padding >= min(shape[1:]):
+                    raise ValueError(
+                        f"datasets.{name}.augment.crop_padding: must be less than a side of the images, which are "
+                        f"{shape[1]}x{shape[2]} (is {augment.crop_padding})"
+                    )
             other = self.out_of_distribution(name) or name
             ours, theirs = ("x".join(map(str, shapes.get(dataset, ()))) for dataset in (name, other))
             if ours and theirs and ours != theirs:
@@ -380,6 +390,14 @@ class Settings(Section):
             raise ValueError(f"models.{name}: {algorithm} goes with optimiser {' or '.join(optimisers)} only")
         if (entry.posterior.kind == "ivon") != (entry.optimiser.name == "ivon"):
             raise ValueError(f"models.{name}: posterior ivon and optimiser ivon go together")
+        if isinstance(entry.optimiser, Ivon) and entry.optimiser.carry and name in self.trained():
+            narrowing = [rule for rule in self.method(name).aggregators if rule in NARROWING]
+            if narrowing:
+                raise ValueError(
+                    f"models.{name}.optimiser: with {' and '.join(narrowing)} the variance that IVON goes on from is "
+                    "divided by the number of clients in each round, and so are its steps, until nothing moves: set "
+                    "carry: false, or name other rules in aggregators"
+                )
         for dataset in self.grid.datasets if hasattr(module, "refuse") and name in self.trained() else ():
             own = {key: value for key, value in entry.algorithm.items() if key not in ("name", "file")}
             given = module.Settings(**own) if hasattr(module, "Settings") else None

@@ -259,7 +259,7 @@ NO_ARCHIVES: dict[str, tuple[Callable[[Path], Any], str]] = {
             lambda path, name=name: zipped({CHECKSUMS: b"", name: b"x"}, path),  # type: ignore[misc]
             "a name that leads out of it",
         )
-        for kind, name in {"a climbing": "a/../../b", "an absolute": "/tmp/b", "a Windows": "C:b"}.items()
+        for kind, name in {"a climbing": "a/../../b", "an absolute": "/tmp/b", "a Windows": "C:b", "no": "."}.items()
     },
 }
 

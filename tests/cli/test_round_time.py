@@ -5,15 +5,36 @@ from pathlib import Path
 import fabricated_run
 import pytest
 
-from bflp.cli import figures, parser_of, round_time_table
+from bflp.cli import figures, parser_of, round_time, round_time_table
 from bflp.cli.round_time import measure
-from bflp.errors import DataError
+from bflp.errors import ConfigError, DataError, UserError
 
 
 def test_each_round_but_the_first_is_measured(tiny):
     times = measure(tiny.assignment(tiny.job()), processes=1, rounds=2)
     assert times.keys() == {"train_seconds", "aggregation_seconds"}
     assert all(len(seconds) == 2 and min(seconds) > 0 for seconds in times.values())
+
+
+@pytest.mark.parametrize(
+    ("sections", "error", "words"),
+    [
+        (
+            {"training": {"learning_rate": 1e30}},
+            UserError,
+            r"^the training diverged in round 1, client \d: .*rate",
+        ),
+        ({"network": {"file": "mine.py"}}, ConfigError, r"mine\.py: build failed: ZeroDivisionError"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(tiny, tmp_path, monkeypatch, sections, error, words):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("def build(input_shape, labels):\n    return 1 / 0\n", encoding="utf-8")
+    given = ["--job", tiny.job_text("FEDAVG", None, **sections), "--data", str(tiny.data_file), "--device", "cpu"]
+    given += ["--partition", str(tiny.partition_file), "--processes", "1", "--rounds", "1", "--output", "out.json"]
+    with pytest.raises(error, match=words):
+        round_time.run(parser_of("round-time").parse_args(given))
+    assert not Path("out.json").exists()
 
 
 @pytest.fixture

@@ -107,6 +107,13 @@ def test_new_content_under_an_old_name(cell: SmallCell) -> None:
     assert "images or labels of tiny" in str(report.wrong[1])
 
 
+def test_data_that_are_broken_are_one_finding_of_several(cell: SmallCell) -> None:
+    cell.data.write_bytes(cell.data.read_bytes()[:-2000])
+    only_finding(verify(cell.plan), cell.data, "is broken")
+    cell.result.write_text("{", encoding="utf-8")
+    assert [finding.path for finding in verify(cell.plan).wrong] == [cell.data, cell.result]
+
+
 def test_data_that_are_not_there_are_a_remark(cell: SmallCell) -> None:
     cell.data.unlink()
     report = verify(cell.plan)

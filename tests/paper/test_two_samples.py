@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bflp.paper.two_samples import Sample, difference, runs_needed, together
+from bflp.paper.two_samples import Sample, difference, runs_needed
 
 
 def sample(values: list[float]) -> Sample:
@@ -26,10 +26,6 @@ def test_difference_is_welchs() -> None:
 def test_interval_of_a_mean() -> None:
     low, high = stats.ttest_1samp(FIRST, 0).confidence_interval()
     assert sample(FIRST).half_interval == pytest.approx((high - low) / 2)
-
-
-def test_together_is_one_sample_of_all() -> None:
-    assert vars(together([sample(FIRST), sample(SECOND)])) == pytest.approx(vars(sample(FIRST + SECOND)))
 
 
 # Cohen (1988), table 2.4.1: a two-sided test at 5% with a power of 80%.

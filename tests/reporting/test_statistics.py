@@ -88,6 +88,11 @@ def test_small_differences_are_the_same_and_noisy_ones_cannot_be_told():
     assert "cannot be told from no difference: all other rows" in text
     text = summary(analysed(frame_of([0, 0, 0], noise=0), equivalence={"accuracy": 0.5}))
     assert "no different in any run: all other rows" in text and "Nothing is claimed" in text
+    # Differences that cancel are differences.
+    frame = frame_of([0, 0, 0], 4, noise=0, blocks=BLOCKS[:1])
+    frame.loc[frame["aggregator"] == "EAA", "accuracy"] += [0.25, -0.25, 0.5, -0.5]
+    text = summary(analysed(frame, 4, blocks=BLOCKS[:1], equivalence={"accuracy": 0.5}))
+    assert "no different in any run: FVBWA GAA" in text and "not enough seeds to say: FVBWA EAA" in text
     # Eight seeds are enough, but numbers that never vary have no t test.
     frame = frame_of([0, 0, 0], 8, noise=0, blocks=BLOCKS[:1]).round(2)
     frame["accuracy"] += 1.0 * (frame["aggregator"] == "EAA") - 0.5 * (frame["aggregator"] == "GAA")

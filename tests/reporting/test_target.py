@@ -16,7 +16,7 @@ from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
 from bflp.reporting.markdown import to_markdown
 from bflp.reporting.target import reached, target_table
-from bflp.results.result import Result
+from bflp.results.result import Diverged, Result
 
 # Accuracies after rounds 1 to 4 by (model, rule, seed).
 CURVES: dict[tuple[Any, ...], list[float]] = {
@@ -58,6 +58,8 @@ def test_the_first_evaluated_round_counts_with_all_rounds_before_it(plan: Plan) 
     only_last = found["FED", "none", 0].model_copy(update={"rounds": found["FED", "none", 0].rounds[-1:]})
     assert reached(only_last, 85) == (4, 7.0)
     assert reached(only_last.model_copy(update={"traffic": None}), 85) == (4, None)
+    diverged = Diverged(round=5, client=None, reason="nan")
+    assert reached(found["FED", "none", 0].model_copy(update={"diverged": diverged}), 85) is None
 
 
 def test_a_row_that_not_all_seeds_take_there_is_marked_and_never_the_best(plan: Plan) -> None:

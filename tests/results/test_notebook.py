@@ -16,6 +16,7 @@ from tiny_federation import TinyFederation
 from bflp import Model, load
 from bflp.datasets import prepared
 from bflp.errors import DataError
+from bflp.results.file import checksum
 from tests.oracles import own_network as own
 
 SHAPES = {name: list(tensor.shape) for name, tensor in own.build((1, 16, 16), 3, width=6).state_dict().items()}
@@ -97,8 +98,22 @@ def assert_predicts_as_sampled_weights(
     assert ((found - mean).abs() < 5 * 2**0.5 * error + 2e-3).all()
 
 
+def test_names_may_be_those_of_folders(tiny: TinyFederation) -> None:
+    _, place = trained(tiny, "FEDAVG", None)
+    other = tiny.folder / "cells/cells/cells/4/FEDAVG/none/seed5.json"
+    other.parent.mkdir(parents=True)
+    content = json.loads(place.read_text())
+    content["cell"] |= {"dataset": "cells", "partition": "cells"}
+    content["environment"]["checksum"] = checksum(content)
+    other.write_text(json.dumps(content), encoding="utf-8")
+    shutil.copy(place.with_suffix(".safetensors"), other.with_suffix(".safetensors"))
+    assert np.array_equal(load(other).vector, load(place).vector)
+
+
 def test_what_is_no_result_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not lie in a folder `cells`"):
         load(tmp_path / "seed0.json")
+    with pytest.raises(DataError, match="does not lie in a folder `cells`"):
+        load(tmp_path / "cells/b/1/M/none/seed0.json")
     with pytest.raises(DataError, match=r"seed0\.json"):
         load(tmp_path / "cells/a/b/1/M/none/seed0.json")

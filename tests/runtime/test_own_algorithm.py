@@ -25,6 +25,14 @@ SERVER = "def server(model, reports, server, facts, settings):\n"
             r"round 1: .*mine\.py: TypeError: `server` must return a model of shape \(\d+,\) and a mapping",
         ),
         (SERVER + "    return model\n", r"round 1: .*mine\.py: TypeError: `server` must return a model"),
+        (
+            "BROADCAST = ('typo',)\n" + SERVER + "    return model, {'velocity': model}\n",
+            r"round 1: .*mine\.py: ValueError: the state that `server` returns lacks 'typo', which BROADCAST names$",
+        ),
+        (
+            "from bflp.engine.local import Local\n" + LOCAL + "    return Local(pull=0.1)\n",
+            r"round 1, client \d: .*mine\.py: ValueError: Local: a pull needs an anchor$",
+        ),
         (LOCAL + "    return 3\n", r"round 1, client \d: .*mine\.py: TypeError: `local` must return a Local$"),
         (REPORT + "    return {}\n", r"round 1, client \d: .*mine\.py: TypeError: `report` must return two mappings"),
         (
@@ -42,6 +50,22 @@ def test_one_line(source: str, message: str, processes: int, tiny: TinyFederatio
     assert "\n" not in str(caught.value)
     ended = json.loads((tmp_path / "progress/cell.json").read_text(encoding="utf-8"))
     assert (ended["state"], ended["reason"], ended["hopeless"]) == ("failed", str(caught.value), True)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("kl_weight=0.0", r"needs a kl_weight above 0 \(is 0\.0\)$"),
+        ("sent=model", "takes no sent$"),
+        ("after_step=print", "takes no after_step$"),
+    ],
+)
+def test_what_ivon_cannot_do(given: str, message: str, tiny: TinyFederation, tmp_path: Path) -> None:
+    source = f"from bflp.engine.local import Local\n{LOCAL}    return Local({given})\n"
+    (tmp_path / "mine.py").write_text(source, encoding="utf-8")
+    method = {"algorithm": {"file": str(tmp_path / "mine.py")}, "posterior": "ivon"}
+    with pytest.raises(HopelessError, match=f"round 1, client .*ValueError: Local: posterior ivon {message}"):
+        tiny.run(tiny.job("MINE", "EAA", models={"MINE": method}))
 
 
 def test_any_other_error_is_written_down_too(tiny: TinyFederation, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,12 +8,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
-from bflp import algorithms
+from bflp import aggregators, algorithms
+from bflp.aggregators import Gaussian
 from bflp.errors import ConfigError
 from bflp.grid.plan import Plan
+from bflp.settings.methods import NARROWING
+from bflp.settings.rules import load_rule
 from bflp.settings.schema import Settings, load
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -59,7 +63,7 @@ def test_what_an_optimiser_does_not_read_concerns_none_of_its_cells() -> None:
     models: dict[str, Any] = {
         "FEDAVG": {},
         "ADAM": {"base": "FEDAVG", "optimiser": "adam"},
-        "IVON": {"base": "FVBWA", "posterior": "ivon"},
+        "IVON": {"base": "FVBWA", "posterior": "ivon", "optimiser": {"carry": False}},
     }
 
     def touched(**training: float) -> set[str]:
@@ -83,7 +87,7 @@ def test_only_rows_that_can_be_stacked_have_a_stack() -> None:
         "PROX": {"base": "FEDAVG", "algorithm": {"name": "fedprox", "mu": 0.1}},
         "ALL": {"base": "FVBWA", "posterior": {"variational": "all"}},
         "LAPLACE": {"base": "FVBWA", "posterior": "laplace"},
-        "IVON": {"base": "FVBWA", "posterior": "ivon"},
+        "IVON": {"base": "FVBWA", "posterior": "ivon", "optimiser": {"carry": False}},
         "MLP": {"base": "FEDAVG", "network": "mlp"},
     }
     stacked = ["FEDAVG", "FVBWA", "LAST", "SERVER"]
@@ -93,6 +97,26 @@ def test_only_rows_that_can_be_stacked_have_a_stack() -> None:
     jobs, before = ({cell: plan.job(cell) for cell in plan.cells} for plan in (Plan(settings), Plan(without)))
     assert {cell.model for cell in jobs if jobs[cell] != before[cell]} == set(stacked)
     assert {cell.model for cell in jobs} == set(models)
+
+
+@pytest.mark.parametrize("rule", aggregators.names())
+def test_ivon_goes_on_from_no_variance_that_shrinks_from_round_to_round(rule: str) -> None:
+    """Ten clients that agree: a rule whose variance is not about theirs makes the steps of the next round shorter."""
+    combine, ten = load_rule(rule), (10, 5)
+    wide = Gaussian(np.zeros(5), np.zeros(5))
+    further: dict[str, Any] = {"prior": wide, "previous": wide}
+    given = np.full(ten, 0.3), np.full(ten, np.log(0.01)), np.full(10, 0.1), combine.settings(bounds=(-30, 30))
+    found = combine(*given, np.random.default_rng(0), **{name: further[name] for name in combine.asks})
+    narrows = bool((np.exp(found[1]) < 0.005).all())
+    assert narrows == (rule in NARROWING) and narrows == bool((np.exp(found[1]) < 0.009).any())
+    models: dict[str, Any] = {"IVON": {"base": "FVBWA", "posterior": "ivon", "aggregators": list({"RKL", rule})}}
+    models["FRESH"] = {"base": "IVON", "optimiser": {"carry": False}}
+    parsed(models, ["FRESH"])
+    if rule in NARROWING:
+        with pytest.raises(ConfigError, match=rf"models.IVON.optimiser: with {rule} the variance .* set carry: false"):
+            parsed(models)
+    else:
+        parsed(models)
 
 
 def test_keys_lie_over_those_of_the_base() -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
+from bflp.engine.augment import augment as augmented
 from bflp.errors import ConfigError
 from bflp.settings.schema import Settings
 from bflp.settings.sections import Training
@@ -364,6 +367,32 @@ def test_out_of_distribution_set_of_another_image_shape() -> None:
     assert Settings.parse(config).out_of_distribution("fmnist") == "mnist"
     config["datasets"] = {"fmnist": {"out_of_distribution": None}}
     assert Settings.parse(config).out_of_distribution("fmnist") is None
+
+
+@pytest.mark.parametrize(
+    ("augment", "shape", "words"),
+    [
+        ({"crop_padding": 8}, (3, 9, 9), None),
+        ({"crop_padding": 8}, (3, 8, 9), "augment.crop_padding: must be less than a side of the images, which are 8x9"),
+        ({"crop_padding": 8}, (3, 9, 8), "which are 9x8 (is 8)"),
+        ({"flip_probability": 0.5}, (16,), "datasets.fmnist.augment: is for images"),
+        ({}, (16,), "datasets.fmnist.augment: is for images"),
+        (None, (16,), None),
+    ],
+)
+def test_augmentation_must_suit_the_images(
+    augment: dict[str, Any] | None, shape: tuple[int, ...], words: str | None
+) -> None:
+    """A reflected border is narrower than the image."""
+    settings = Settings.parse(changed(("datasets", "fmnist"), {"source": "some.npz", "augment": augment}))
+    if words is None:
+        settings.check_shapes({"fmnist": shape})
+        if augment:
+            moved = torch.zeros((2, *shape))
+            assert augmented(moved, augment["crop_padding"], 0.0, torch.Generator()).shape == moved.shape
+    else:
+        with pytest.raises(ValueError, match=re.escape(words)):
+            settings.check_shapes({"fmnist": shape})
 
 
 def test_one_out_of_distribution_set_serves_the_tables() -> None:

@@ -17,6 +17,7 @@ from bflp.settings.schema import Settings
 PROJECT = Path(__file__).resolve().parents[2]
 PAPER: dict[str, Any] = yaml.safe_load((PROJECT / "config.yaml").read_text(encoding="utf-8"))
 RATES = {"training.learning_rate": [0.001, 0.01]}
+EAA = {"aggregators": ["EAA"]}
 HELD_OUT = {name: {**PAPER["partitions"][name], "held_out": 0.1} for name in ("iid", "noniid")}
 
 
@@ -62,8 +63,8 @@ def test_several_settings_are_combined() -> None:
         ({}, {"network": ["lenet", "mlp"]}, ["M-lenet", "M-mlp"]),
         ({"algorithm": "fedprox"}, {"algorithm.mu": [0, 1e-05]}, ["M-0", "M-1e-05"]),
         ({}, {"algorithm": ["fedprox", "fedavg"]}, ["M-fedprox", "M-fedavg"]),
-        ({"posterior": "ivon"}, {"optimiser.rescale": [True, False]}, ["M-true", "M-false"]),
-        ({}, {"posterior": ["ivon", "swag"], "posterior.prior.mean": [0, 1]}, ["M-ivon-0", "M-ivon-1", "M-swag-0"]),
+        ({"posterior": "ivon", **EAA}, {"optimiser.rescale": [True, False]}, ["M-true", "M-false"]),
+        (EAA, {"posterior": ["ivon", "swag"], "posterior.prior.mean": [0, 1]}, ["M-ivon-0", "M-ivon-1", "M-swag-0"]),
         ({"base": "FVBA"}, {"posterior.log_variance.initial": [-9, -5]}, ["M--9", "M--5"]),
     ],
 )

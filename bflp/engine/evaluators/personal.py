@@ -9,7 +9,7 @@ the first of which is `local_share` here: 0 is the global model, 1 the local one
 averaged. Each is measured on the test set (global), and on the test set with its samples weighted to the client's label
 shares (local); a metric is the mean over these clients.
 
-"Information-Geometric Barycenters for Bayesian Federated Learning" (arXiv 2412.11646), which projects in the same way.
+"Cost-Free Personalization via Information-Geometric Projection in Bayesian Federated Learning" (arXiv 2509.10132).
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Samples of the same confidence count as their mean, so that the order of the test set does not matter.
 
-Nguyen and O'Connor (2015), "Posterior calibration and exploratory analysis for natural language processing models".
+The mean absolute gap over the bins of Nguyen and O'Connor (2015), "Posterior calibration and exploratory analysis for
+natural language processing models", who take the root mean square; Nixon et al. (2019) do the same for each label.
 """
 
 import numpy as np

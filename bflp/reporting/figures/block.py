@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Row = tuple[str, str]  # model, aggregator
 Floats = NDArray[np.float64]
 # A cell's record: `.result` (rounds, diverged, environment, timing) and `.evaluation` (final, reliability, clients),
-# which is None where training diverged.
+# which is None where it is missing or out of date.
 Record = Any
 
 # Models that weigh their clients alike share a panel: what differs in it is the method alone.

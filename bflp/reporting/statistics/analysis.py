@@ -39,7 +39,7 @@ class Compared:
     means [R, B], over the seeds that all rows have in a block; overall: an Estimate [R] over blocks; by_block: one
     [R, B]; differs, same: adjusted p [R] (see `paired.claims`); improvement: share, low, high [3, R];
     outcomes [R, 3]: in how many blocks the mean difference is a loss, a tie, a win; typical [R, 3]: the
-    probabilities of these from the signed-rank test over blocks, NaN where there are few;
+    probabilities of these from the signed-rank test over blocks, NaN where there are few; equal [R]: no run differs;
     ranks: of `ranked` rows, None where no block has all of them.
     """
 
@@ -54,6 +54,7 @@ class Compared:
     improvement: Floats
     outcomes: NDArray[np.int64]
     typical: Floats
+    equal: NDArray[np.bool_]
     ranks: Ranks | None
     ranked: NDArray[np.int64]
 
@@ -147,6 +148,7 @@ def analyse(
                 improvement=np.stack(improvement(differences[index], higher_is_better)),
                 outcomes=_outcomes(gains, near),
                 typical=np.stack([_typical(row[~np.isnan(row)], near) for row in gains]),
+                equal=~np.nan_to_num(differences[index]).any(axis=(1, 2)),
                 ranks=average_ranks(means[ranked][:, complete], higher_is_better)
                 if len(ranked) and complete.any()
                 else None,

@@ -1,8 +1,8 @@
 """Differences of results that are paired by seed: numbers in, numbers out.
 
-Seeds fix the partition, the initial model and the order of the data for all rows of a table, so that the difference to
-a reference row with the same seed has far less noise than either number. Differences come as [..., B, S], over blocks
-and seeds, NaN where a pair is missing; all functions work on any leading axes at once.
+Seeds fix the partition and the order of the data for all rows of a table, and the initial model for those of one kind,
+so that the difference to a reference row with the same seed has less noise than either number. Differences come as
+[..., B, S], over blocks and seeds, NaN where a pair is missing; all functions work on any leading axes at once.
 """
 
 from __future__ import annotations

@@ -39,9 +39,8 @@ def _of_metric(statistics: Statistics, compared: Compared) -> str:
     told: dict[str, list[str]] = {"better": [], "worse": [], same: []}
     for index in statistics.others:
         if np.isnan(compared.differs[index]):
-            nothing = not np.nan_to_num(compared.by_block.difference[index]).any()
             pairs = compared.overall.pairs[index]
-            if nothing and pairs >= FEWEST_PAIRS:
+            if compared.equal[index] and pairs >= FEWEST_PAIRS:
                 told.setdefault("no different in any run", []).append(names[index])
             elif pairs < FEWEST_CLAIMED:
                 told.setdefault("not enough seeds to say", []).append(names[index])
