@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -17,6 +16,7 @@ from typing import Any
 from bflp.archive.contents import CHECKSUMS, FORMAT, code_of_tables, made, read_checksums
 from bflp.datasets import prepared
 from bflp.errors import DataError, UserError
+from bflp.files import sha256_of
 from bflp.grid.plan import Plan
 from bflp.provenance.verify import AGAIN, Finding
 from bflp.results.file import read_evaluation, read_result
@@ -119,7 +119,7 @@ def _check_folder(folder: Path, path: Path, damaged: set[str]) -> Report:
             wrong.append(Finding(path / name, "is missing"))
         elif name not in expected:
             wrong.append(Finding(path / name, "does not belong to it"))
-        elif name in damaged or _sha256(files[name]) != expected[name]:
+        elif name in damaged or sha256_of(files[name]) != expected[name]:
             wrong.append(Finding(path / name, "was changed"))
     # Where files were changed, what follows from them says nothing more.
     return Report(wrong) if wrong else _check_contents(folder, path, len(files) + 1)
@@ -171,7 +171,7 @@ def _disagreements(folder: Path, finished: list[Finished], summaries: dict[str, 
             yield str(cell.path("evaluations", ".json")), "is of another model or other data than the cell's result"
         model = cell.path(folder / "cells", ".safetensors")
         recorded = result.environment.model_file
-        if recorded and model.exists() and _sha256(model) != recorded:
+        if recorded and model.exists() and sha256_of(model) != recorded:
             yield str(cell.path("cells", ".safetensors")), "is not the model of the cell's result"
 
 
@@ -225,8 +225,3 @@ def _read_json(folder: Path, path: Path, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path}: {name} is missing or is not a JSON object")
     return value
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as source:
-        return hashlib.file_digest(source, "sha256").hexdigest()

@@ -7,7 +7,6 @@ import json
 import re
 import tempfile
 import zipfile
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from io import StringIO
@@ -24,7 +23,7 @@ from bflp.reporting.chosen_rounds import in_words, of_chosen_rounds
 from bflp.reporting.figures import differences, draw, figures_of, rank_diagram, style
 from bflp.reporting.figures.loading import load_block
 from bflp.reporting.formats import FORMATS
-from bflp.reporting.overview import VERSIONS, effective
+from bflp.reporting.overview import effective, environments
 from bflp.reporting.statistics.analysis import of_plan
 from bflp.reporting.statistics.table import statistics_tables
 from bflp.reporting.tables import make_tables
@@ -174,11 +173,7 @@ def _files(
 
 def _about(plan: Plan, found: list[CellState], own: Mapping[str, str]) -> dict[str, Any]:
     """What a check needs to know beside the settings, without running what these name; and what cells ran with."""
-    environments = Counter(
-        tuple((name, item.result.environment.model_dump().get(name)) for name in VERSIONS)
-        for item in found
-        if item.result is not None
-    )
+    ran_with = environments(item.result for item in found if item.result is not None)
     return {
         "format": FORMAT,
         "rows": plan.rows,
@@ -186,7 +181,7 @@ def _about(plan: Plan, found: list[CellState], own: Mapping[str, str]) -> dict[s
         "choosing": plan.choosing,
         "posteriors": [name for name in dict.fromkeys(name for name, _ in plan.shown_rows) if plan.has_posterior(name)],
         "code_of_tables": code_of_tables(),
-        "cells": [{"number": number, **dict(environment)} for environment, number in environments.most_common()],
+        "cells": [{"number": number, **environment} for environment, number in ran_with],
         "own_files": own,
     }
 

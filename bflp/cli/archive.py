@@ -11,7 +11,7 @@ import yaml
 
 from bflp.archive.contents import plain_name, write
 from bflp.cli.arguments import add_settings_arguments
-from bflp.cli.common import config_values, plan_from
+from bflp.cli.common import config_files, config_values, plan_from
 from bflp.errors import UserError
 
 
@@ -32,9 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _given(arguments: argparse.Namespace) -> dict[str, str]:
     """The config files in their order, and last what the command line says, by their names in the archive."""
-    default, files = Path("config.yaml"), arguments.configfile
-    read = [default, *files] if default.exists() or not files else files
-    texts = [(plain_name(file), file.read_text(encoding="utf-8")) for file in read]
+    texts = [(plain_name(file), file.read_text(encoding="utf-8")) for file in config_files(arguments.configfile)]
     if arguments.config:
         texts.append(("command-line.yaml", yaml.safe_dump(config_values(arguments.config))))
     return {f"config/{number}-{name}": text for number, (name, text) in enumerate(texts, 1)}

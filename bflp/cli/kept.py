@@ -16,7 +16,6 @@ from pathlib import Path
 from bflp.cli.arguments import add_settings_arguments
 from bflp.cli.common import plan_from
 from bflp.errors import DataError, UserError
-from bflp.grid.job import Job
 from bflp.grid.plan import Plan
 from bflp.provenance.state import data_hashes
 from bflp.runtime import progress
@@ -41,7 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
         if arguments.remove == "others":
             raise DataError(unknown)
         print(unknown)
-    present = {Job.parse(plan.job(cell)).identity(hashes.get(cell.dataset, "")) for cell in plan.cells}
+    present = {plan.cell_identity(cell, hashes) for cell in plan.cells}
     # Also of fewer or more rounds: a longer run goes on from a shorter one's checkpoint.
     bases = {identity.partition("-")[0] for identity in present}
     if arguments.remove:

@@ -11,7 +11,6 @@ from bflp.cli.common import plan_from
 from bflp.datasets.download import is_current, prepare_built_in, prepare_source
 from bflp.datasets.prepared import summary_file
 from bflp.datasets.registry import BUILT_IN
-from bflp.errors import ConfigError
 from bflp.grid.plan import Plan
 from bflp.provenance.reasons import record_preparation
 
@@ -30,8 +29,6 @@ def run(arguments: argparse.Namespace) -> None:
 def prepare(plan: Plan, dataset: str) -> None:
     """Write a data set's prepared file, and say so. Raises UserError."""
     source, output = plan.settings.source(dataset), plan.paths.data(dataset)
-    if source is None and dataset not in BUILT_IN:
-        raise ConfigError(f"{dataset} is not a built-in data set and has no source: in the config")
     job = plan.prepare_job(dataset)
     remarks: list[str] = []
     if source is not None:

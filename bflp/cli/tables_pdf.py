@@ -6,7 +6,7 @@ from pathlib import Path
 from bflp.cli.arguments import add_settings_arguments
 from bflp.cli.common import plan_from
 from bflp.reporting.pdf import compile_tables
-from bflp.reporting.titles import table_titles
+from bflp.reporting.titles import ON_DEMAND, table_titles
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def run(arguments: argparse.Namespace) -> None:
     folder = arguments.folder or plan.results / "tables"
     files = [folder / f"{name}.tex" for name in table_titles(plan)]
     # What other targets have made belongs there, too.
-    further = (folder / f"{name}.tex" for name in ("round_time", "statistics", "statistics_blocks", "comparison"))
+    further = (folder / f"{name}.tex" for name in ON_DEMAND)
     files += [file for file in further if file.exists()]
     compile_tables(files, folder / "tables.pdf")
     print(folder / "tables.pdf")

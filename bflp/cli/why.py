@@ -13,7 +13,6 @@ from bflp.cli.arguments import add_settings_arguments
 from bflp.cli.common import listed, plan_from
 from bflp.datasets.prepared import summary_file
 from bflp.grid.cell import Cell
-from bflp.grid.job import Job
 from bflp.grid.plan import Plan
 from bflp.provenance import reasons
 from bflp.provenance.state import CellState, data_hashes, state
@@ -89,7 +88,7 @@ def _reason(
 
 def _no_result(plan: Plan, cell: Cell, hashes: dict[str, str], checkpoints: CheckpointRounds) -> str:
     reason = "no result yet"
-    identity = Job.parse(plan.job(cell)).identity(hashes.get(cell.dataset, ""))
+    identity = plan.cell_identity(cell, hashes)
     if (plan.paths.kept / f"{identity}.json").exists():
         reason += ", but one is kept that will be put back"
     elif checkpoints.of(identity):

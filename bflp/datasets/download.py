@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
 import json
 import socket
 import zlib
@@ -15,7 +14,7 @@ from bflp.datasets.prepared import Dataset, as_dataset, save
 from bflp.datasets.registry import BuiltIn
 from bflp.datasets.source import load_source, missing_source, remarks
 from bflp.errors import DataError
-from bflp.files import whole_file, write_text
+from bflp.files import sha256_of, whole_file, write_text
 
 # A firewall that drops packets would hold a download for minutes before it failed.
 SECONDS_WITHOUT_ANSWER = 30.0
@@ -72,8 +71,7 @@ def _stat(source: Path) -> dict[str, int]:
 def _file_hash(source: Path) -> str:
     if not source.is_file():
         raise missing_source(source)
-    with source.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(source)
 
 
 def raw_files(built_in: BuiltIn, raw_folder: Path) -> list[Path]:

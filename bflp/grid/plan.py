@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from bflp.grid.coverage import (
     partition_modules,
     training_fingerprint,
 )
+from bflp.grid.job import Job
 from bflp.grid.paths import Paths
 from bflp.partition.files import split_hash
 from bflp.settings.methods import Method
@@ -219,8 +220,12 @@ class Plan:
             self._jobs[cell] = canonical_json({**self._shared[family], "cell": cell.as_dict()})
         return self._jobs[cell]
 
+    def cell_identity(self, cell: Cell, hashes: Mapping[str, str]) -> str:
+        """Under what the cell's files are kept. hashes: from `provenance.state.data_hashes`."""
+        return Job.parse(self.job(cell)).identity(hashes.get(cell.dataset, ""))
+
     def _job(self, cell: Cell) -> dict[str, Any]:
-        job: dict[str, Any] = {"cell": cell.as_dict(), "settings": self.cell_settings(cell), "files": {}}
+        job: dict[str, Any] = {"cell": cell.as_dict(), "settings": self.cell_settings(cell)}
         own = {
             "aggregator": self.settings.rule_file(cell.aggregator),
             **{role: job["settings"].get(role, {}).get("file") for role in ("algorithm", "network")},

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bflp.errors import DataError
-from bflp.files import canonical_json, whole_file, write_text
+from bflp.files import canonical_json, sha256_of, whole_file, write_text
 from bflp.partition import SplitError
 from bflp.partition.split import Parts, split
 from bflp.rng import numpy_generator
@@ -45,20 +45,9 @@ class Partition:
         """Samples per client [clients]; 0 for a client without data."""
         return np.diff(self.offsets)
 
-    @property
-    def with_data(self) -> NDArray[np.int64]:
-        """The clients that have samples, in order."""
-        return np.flatnonzero(self.sizes)
-
     def client(self, client: int) -> NDArray[np.int64]:
         """The indices of the samples that one client trains on."""
         return self.indices[self.offsets[client] : self.offsets[client + 1]]
-
-    def held_out(self, client: int) -> NDArray[np.int64]:
-        """The indices of one client's held-out samples; none where nothing is held out."""
-        if self.held_out_indices is None or self.held_out_offsets is None:
-            return self.indices[:0]
-        return self.held_out_indices[self.held_out_offsets[client] : self.held_out_offsets[client + 1]]
 
     def arrays(self) -> dict[str, NDArray[np.int64]]:
         """The arrays under the names that they have in a file; those of held-out samples where there are any."""
@@ -105,7 +94,7 @@ def split_hash(path: Path) -> str:
         raise DataError(f"{path}: there is no such file (it is the `file:` of a partition)")
     if path.suffix == ".py":
         _own_function(path)
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return sha256_of(path)
 
 
 def _own_function(path: Path) -> Callable[..., Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,7 @@ from typing import Literal
 
 from bflp.datasets import prepared
 from bflp.errors import DataError
+from bflp.files import sha256_of
 from bflp.grid.cell import Cell
 from bflp.grid.job import Job
 from bflp.grid.plan import Plan
@@ -93,7 +93,7 @@ def _evaluation(plan: Plan, cell: Cell, result: Result, hashes: Mapping[str, str
     reason = reasons.evaluation_mismatch(evaluation, result, plan.evaluation_of(cell), hashes)
     if reason is None and evaluation.final is not None and evaluation.settings.get("keep_predictions"):
         file = path.with_suffix(".npz")
-        if not file.exists() or hashlib.sha256(file.read_bytes()).hexdigest() != evaluation.predictions:
+        if not file.exists() or sha256_of(file) != evaluation.predictions:
             return None, f"has other predictions beside it than its own, or none ({file})"
     return (None, f"is of {reason}") if reason else (evaluation, "")
 

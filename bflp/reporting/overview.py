@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import yaml
@@ -17,6 +17,7 @@ from bflp.reporting.html import page, to_html
 from bflp.reporting.summary import mean_entry
 from bflp.reporting.table import Row, Table
 from bflp.reporting.titles import aggregator_title, partition_title
+from bflp.results.result import Result
 from bflp.settings.schema import Settings
 
 # File name to the title that the report shows.
@@ -40,17 +41,20 @@ def make_pages(settings: Settings, results: Results) -> dict[str, str]:
     }
 
 
+def environments(results: Iterable[Result]) -> list[tuple[dict[str, Any], int]]:
+    """What cells ran with, by the names of VERSIONS, and how many of them; the most frequent first."""
+    found = (result.environment.model_dump() for result in results)
+    counted = Counter(tuple((name, environment.get(name)) for name in VERSIONS) for environment in found)
+    return [(dict(environment), count) for environment, count in counted.most_common()]
+
+
 def settings_page(settings: Settings, results: Results) -> str:
     """All settings as a config file would have them, and what the cells ran with."""
-    environments = Counter(
-        tuple((name, str(environment.get(name))) for name in VERSIONS)
-        for environment in (record.result.environment.model_dump() for _, record in results)
-    )
     items = "\n".join(
         f"<li>{count} of {len(results)} cells: "
-        + html.escape(", ".join(f"{name} {value}" for name, value in environment if value != "None"))
+        + html.escape(", ".join(f"{name} {value}" for name, value in environment.items() if value is not None))
         + "</li>"
-        for environment, count in environments.most_common()
+        for environment, count in environments(record.result for _, record in results)
     )
     text = yaml.safe_dump(effective(settings), sort_keys=False, default_flow_style=None, width=110)
     return page(

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bflp.grid.cell import Cell
-from bflp.grid.job import Job
 from bflp.grid.plan import Plan
 from bflp.provenance.state import data_hashes, state
 from bflp.runtime import progress
@@ -121,7 +120,7 @@ def _cell_status(
         pace = last.get("seconds_per_round")
         if pace is not None:
             times.add(cell, pace)
-        identity = Job.parse(plan.job(cell)).identity(hashes.get(cell.dataset, ""))
+        identity = plan.cell_identity(cell, hashes)
         round_ = checkpoints.of(identity)
         ended: dict[str, State] = {"failed": "failed", "running": "killed"}
         state_ = ended.get(last.get("state", ""), "waiting")

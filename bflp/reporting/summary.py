@@ -80,8 +80,8 @@ def bold_best(means: Sequence[float], standard_errors: Sequence[float], higher_i
     return [index in present and abs(mean - means[best]) <= errors[best] + 1e-9 for index, mean in enumerate(means)]
 
 
-def bold_lowest(means: Sequence[float], standard_errors: Sequence[float] = (), count: int = 3) -> list[bool]:
-    """Bold in a column of spreads are the `count` lowest means, whatever their errors."""
+def bold_lowest(means: Sequence[float], standard_errors: Sequence[float] = ()) -> list[bool]:
+    """Bold in a column of spreads are the three lowest means, whatever their errors."""
     present = sorted((mean, index) for index, mean in enumerate(means) if not math.isnan(mean))
-    chosen = {index for _, index in present[:count]}
+    chosen = {index for _, index in present[:3]}
     return [index in chosen for index in range(len(means))]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import platform
 import sys
 import time
@@ -17,9 +16,10 @@ from safetensors.torch import save
 from torch import Tensor
 
 from bflp.engine.errors import DivergedError
+from bflp.engine.inputs import EVALUATION_CHUNK
 from bflp.engine.round import Executor, Federation
 from bflp.errors import DataError
-from bflp.files import canonical_json, whole_file
+from bflp.files import canonical_json, sha256_of, whole_file
 from bflp.grid.coverage import check_code
 from bflp.grid.job import Job
 from bflp.networks import NetworkError
@@ -71,7 +71,7 @@ def run(assignment: Assignment, files: CellFiles, options: Options, identity: st
     if rule is not None:
         rule.try_out(settings.active, settings.weights == "data")
     federation = Federation(work, options.ece_bins, rule)
-    workers = min(options.processes, max(len(federation.sizes), -(-len(work.inputs.test_labels) // 500)))
+    workers = min(options.processes, max(len(federation.sizes), -(-len(work.inputs.test_labels) // EVALUATION_CHUNK)))
     checkpoints = Checkpoints(files.kept, identity)
     # Kept under the identity at once, and beside the model at the end: a checkpoint after the last round counts on it.
     clients_file = files.kept / f"{identity}{SUFFIXES['clients']}" if files.clients is not None else None
@@ -102,10 +102,10 @@ def run(assignment: Assignment, files: CellFiles, options: Options, identity: st
         write_model(files.model, work.layout.views(loop.progress.server.model), job)
         environment = {**_environment(assignment, options), "code": code, "resumed_at": loop.progress.resumed_at}
         environment["curve_ece_bins"] = federation.bins
-        environment["model_file"] = hashlib.sha256(files.model.read_bytes()).hexdigest()
+        environment["model_file"] = sha256_of(files.model)
         if files.clients is not None and clients_file is not None:
             link(clients_file, files.clients)
-            environment["clients_file"] = hashlib.sha256(files.clients.read_bytes()).hexdigest()
+            environment["clients_file"] = sha256_of(files.clients)
         result = Result(
             cell=CellNames(**job.cell.as_dict()),
             settings=dict(job.settings),

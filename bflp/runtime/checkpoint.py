@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
 
 from bflp.engine.work import Broadcast
-from bflp.files import whole_file
 from bflp.runtime.kept import checkpoint_round
-from bflp.runtime.tensors import checksum
+from bflp.runtime.tensors import read, write
 
 FORMAT = "4"
 SUFFIX = ".checkpoint.safetensors"
@@ -62,11 +60,7 @@ class Checkpoints:
     def save(self, progress: Progress) -> None:
         """Replace the checkpoint. Raises OSError."""
         tensors = {"model": progress.server.model, **{f"state.{k}": v for k, v in progress.server.state.items()}}
-        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        metadata = {"format": FORMAT, "identity": self.base, "history": progress.history()}
-        metadata["checksum"] = checksum(tensors, metadata)
-        with whole_file(self.file) as temporary:
-            temporary.write_bytes(save(tensors, metadata=metadata))
+        write(self.file, tensors, format=FORMAT, identity=self.base, history=progress.history())
 
     def newest(self, most: int | None = None, fits: Callable[[Progress], bool] = lambda _: True) -> Progress | None:
         """The one that is farthest, of this run or of another number of rounds; None where there is none.
@@ -90,11 +84,7 @@ class Checkpoints:
         except FileNotFoundError:  # removed in this moment
             return None
         try:
-            with safe_open(file, framework="pt") as opened:
-                metadata = opened.metadata() or {}
-                tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-            if metadata.pop("checksum") != checksum(tensors, metadata):
-                raise ValueError("its checksum is wrong")
+            tensors, metadata = read(file)
             if (metadata["format"], metadata["identity"]) != (FORMAT, self.base):
                 return None
             model = tensors.pop("model")

@@ -5,21 +5,18 @@ A safetensors file: `vectors` float32 [K, D] and `clients` int64 [K], ascending;
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from bflp.engine.round import Executor
 from bflp.engine.work import Broadcast, Task, Train, TrainStack
 from bflp.errors import DataError
-from bflp.files import whole_file
-from bflp.runtime.tensors import AGAIN, checksum, reading
+from bflp.files import sha256_of
+from bflp.runtime.tensors import AGAIN, read, reading, write
 
 
 class Recording:
@@ -45,22 +42,17 @@ def save_clients(file: Path, vectors: Mapping[int, Tensor], size: int) -> None:
     """Write the parameters [D] of clients; size: D. Raises OSError."""
     clients = sorted(vectors)
     stacked = torch.stack([vectors[client] for client in clients]) if clients else torch.zeros((0, size))
-    tensors = {"vectors": stacked.contiguous(), "clients": torch.tensor(clients, dtype=torch.int64)}
-    with whole_file(file) as temporary:
-        temporary.write_bytes(save(tensors, metadata={"checksum": checksum(tensors, {})}))
+    tensors = {"vectors": stacked, "clients": torch.tensor(clients, dtype=torch.int64)}
+    write(file, tensors)
 
 
 def load_clients(file: Path, size: int, sha256: str | None = None) -> dict[int, Tensor]:
     """The parameters [D] by client. size: D; sha256: of the file, which the cell's result says. Raises DataError."""
     with reading(file):
-        if sha256 is not None and hashlib.sha256(file.read_bytes()).hexdigest() != sha256:
+        if sha256 not in (None, sha256_of(file)):
             raise DataError(f"{file} is not what the cell's training wrote: {AGAIN}")
-        with safe_open(file, framework="pt") as opened:
-            tensors = {name: opened.get_tensor(name) for name in ("vectors", "clients")}
-            stated = (opened.metadata() or {})["checksum"]
-        if stated != checksum(tensors, {}):
-            raise ValueError("its checksum is wrong")
-    vectors, clients = tensors["vectors"], tensors["clients"]
+        tensors, _ = read(file)
+        vectors, clients = tensors["vectors"], tensors["clients"]
     if vectors.shape != (len(clients), size):
         raise DataError(f"{file} holds other parameters than the cell's network has: {AGAIN}")
     return dict(zip(clients.tolist(), vectors, strict=True))

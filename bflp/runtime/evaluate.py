@@ -16,7 +16,7 @@ from bflp.engine.evaluation import evaluate as evaluate_model
 from bflp.engine.evaluators import OF_CLIENTS
 from bflp.engine.round import Executor, Federation
 from bflp.errors import DataError, UserError
-from bflp.files import whole_file
+from bflp.files import sha256_of, whole_file
 from bflp.networks.layout import Layout
 from bflp.results.evaluation import Evaluation, EvaluationData, EvaluationEnvironment, Reliability
 from bflp.results.result import CellNames
@@ -66,7 +66,7 @@ def evaluate(
         if own.get("keep_predictions") and kept_in is not None:
             with whole_file(kept_in) as temporary, temporary.open("wb") as file:
                 np.savez_compressed(file, probabilities=predictions.probabilities, labels=predictions.labels)
-            fields["predictions"] = hashlib.sha256(kept_in.read_bytes()).hexdigest()
+            fields["predictions"] = sha256_of(kept_in)
     return Evaluation(
         cell=CellNames(**assignment.job.cell.as_dict()),
         model_sha256=model_hash(model),

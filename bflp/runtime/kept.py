@@ -6,7 +6,6 @@ that is finished or not, bears the same name (bflp.runtime.checkpoint). Imports 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bflp.errors import DataError
-from bflp.files import whole_file
+from bflp.files import sha256_of, whole_file
 from bflp.grid.job import Job
 from bflp.results.file import read_result, write
 
@@ -40,7 +39,7 @@ def restore(folder: Path, identity: str, files: Mapping[str, Path], job: Job) ->
         environment = result.environment
         hashes = {"model": environment.model_file, "clients": environment.clients_file}
         for what in hashes.keys() & kept.keys():
-            if hashlib.sha256(kept[what].read_bytes()).hexdigest() != hashes[what]:
+            if sha256_of(kept[what]) != hashes[what]:
                 return False
     except (DataError, FileNotFoundError):
         return False

@@ -10,12 +10,9 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from safetensors import safe_open
-from safetensors.torch import save
-
 from bflp.engine.local import State
-from bflp.files import canonical_json, whole_file
-from bflp.runtime.tensors import checksum, reading
+from bflp.files import canonical_json
+from bflp.runtime.tensors import read, reading, write
 
 
 class ClientStates:
@@ -27,7 +24,11 @@ class ClientStates:
     def __call__(self, client: int, round_: int) -> State:
         """The state of a client before a round."""
         earlier = [known for known in self._rounds(client) if known < round_]
-        return _load(self._file(client, max(earlier))) if earlier else {}
+        if not earlier:
+            return {}
+        file = self._file(client, max(earlier))
+        with reading(file):
+            return read(file)[0]
 
     def newest(self, round_: int) -> dict[int, int]:
         """Of which round each client's state is after `round_`, where it has one."""
@@ -38,9 +39,7 @@ class ClientStates:
     def save(self, round_: int, states: dict[int, State]) -> None:
         """Write the states of clients after a round."""
         for client, state in states.items():
-            tensors = {name: tensor.contiguous() for name, tensor in state.items()}
-            with whole_file(self._file(client, round_)) as temporary:
-                temporary.write_bytes(save(tensors, metadata={"checksum": checksum(tensors, {})}))
+            write(self._file(client, round_), state)
 
     def forget(self, clients: Iterable[int], checkpoints: Sequence[int]) -> None:
         """Of these clients drop what no checkpoint goes on from; checkpoints: the rounds of those that are there."""
@@ -61,13 +60,3 @@ class ClientStates:
 def digest(newest: Mapping[int, int]) -> str:
     """Of `ClientStates.newest`."""
     return hashlib.sha256(canonical_json(sorted(newest.items())).encode()).hexdigest()
-
-
-def _load(file: Path) -> State:
-    with reading(file):
-        with safe_open(file, framework="pt") as opened:
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-            stated = (opened.metadata() or {}).get("checksum")
-        if stated not in (None, checksum(tensors, {})):  # None: in files of earlier versions
-            raise ValueError("its checksum is wrong")
-    return tensors

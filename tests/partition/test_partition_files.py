@@ -115,10 +115,9 @@ def test_check_takes_empty_clients_where_the_settings_allow_them(partition):
         )
 
 
-def test_clients_with_data_and_the_line_about_them():
+def test_sizes_and_the_line_about_them():
     partition = Partition(np.arange(5), np.array([0, 0, 2, 2, 5]), {})
     assert partition.sizes.tolist() == [0, 2, 0, 3]
-    assert partition.with_data.tolist() == [1, 3]
     assert partition.client(2).tolist() == []
     assert str(partition) == "4 clients with 0 to 3 samples, 2 of them empty"
     assert str(Partition(np.arange(5), np.array([0, 2, 5]), {})) == "2 clients with 2 to 3 samples"
@@ -132,7 +131,8 @@ HOLDING = {**JOB, "settings": {**JOB["settings"], "held_out": 0.25}}
 def test_held_out_samples_are_taken_from_each_client(partition, tmp_path):
     holding = files.make(LABELS, HOLDING, DATA_HASH)
     for client in range(4):
-        whole, held, kept = partition.client(client), holding.held_out(client), holding.client(client)
+        whole, kept = partition.client(client), holding.client(client)
+        held = holding.held_out_indices[slice(*holding.held_out_offsets[[client, client + 1]])]
         assert sorted([*held, *kept]) == sorted(whole)
         assert len(held) == round(0.25 * len(whole))
     assert holding.content_hash() != partition.content_hash()
@@ -140,8 +140,8 @@ def test_held_out_samples_are_taken_from_each_client(partition, tmp_path):
     files.save(holding, LABELS, tmp_path / "p.npz")
     loaded = files.load(tmp_path / "p.npz")
     assert loaded.content_hash() == holding.content_hash()
-    for client in range(4):
-        np.testing.assert_array_equal(loaded.held_out(client), holding.held_out(client))
+    for name, array in holding.arrays().items():
+        np.testing.assert_array_equal(loaded.arrays()[name], array)
     check(loaded, job=HOLDING)
     assert partition.held_out(0).tolist() == []
 

@@ -101,7 +101,3 @@ def test_bold_best(means, errors, higher, bold):
 def test_bold_lowest(means, bold):
     assert bold_lowest(means) == bold
     assert bold_lowest(means, [NAN] * len(means)) == bold
-
-
-def test_bold_lowest_of_another_number():
-    assert bold_lowest([3, 1, 2], count=1) == [False, True, False]

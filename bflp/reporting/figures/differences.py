@@ -10,7 +10,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from bflp.reporting.figures import style
-from bflp.reporting.statistics.analysis import LEVEL, Compared, Statistics
+from bflp.reporting.statistics.analysis import Compared, Statistics
+from bflp.reporting.statistics.paired import LEVEL
 from bflp.reporting.titles import row_title
 
 _MOST_PANELS = 3  # side by side

@@ -8,7 +8,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from bflp.reporting.figures import style
-from bflp.reporting.statistics.analysis import LEVEL, Compared, Statistics
+from bflp.reporting.statistics.analysis import Compared, Statistics
+from bflp.reporting.statistics.paired import LEVEL
 from bflp.reporting.statistics.ranks import Ranks, not_told_apart
 from bflp.reporting.statistics.words import about_ranks
 

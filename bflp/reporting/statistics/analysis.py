@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bflp.engine.metrics.registry import METRICS, Metric
 from bflp.grid.plan import Plan
 from bflp.reporting.chosen_rounds import in_words
-from bflp.reporting.statistics.paired import Estimate, claims, improvement, mean_difference
+from bflp.reporting.statistics.paired import LEVEL, Estimate, claims, improvement, mean_difference
 from bflp.reporting.statistics.ranks import Ranks, average_ranks, signed_rank
 from bflp.reporting.titles import reference_row, row_title
 from bflp.results.sweeps import shown
@@ -27,7 +27,6 @@ Block = tuple[str, str, str]  # dataset, partition, clients
 Floats = NDArray[np.float64]
 KEYS = ["model", "aggregator", "dataset", "partition", "clients", "seed"]
 
-LEVEL = 0.05
 # With fewer blocks the prior of the signed-rank test says more than they do.
 FEWEST_SIGNED_RANKS = 5
 

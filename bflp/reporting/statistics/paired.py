@@ -17,6 +17,8 @@ from scipy import stats
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.95
+# Of tests, after what corrects for their number.
+LEVEL = 0.05
 # With fewer pairs in all a difference has no interval.
 FEWEST_PAIRS = 3
 # With fewer than these no claim is made: a sign test of five pairs gives no p below 2 / 2^5 = 0.0625, and nobody sees

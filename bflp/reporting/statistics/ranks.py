@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from bflp.reporting.statistics.paired import LEVEL
+
 Floats = NDArray[np.float64]
 
 # With fewer blocks the chi-square distribution of Friedman's statistic does not hold (Demšar, 2006, section 3.2.2).
@@ -46,7 +48,7 @@ def average_ranks(means: Any, higher_is_better: bool) -> Ranks:
     return Ranks(ranks.mean(axis=1), blocks, p, critical_difference(rows, blocks) if rows > 1 else math.nan)
 
 
-def critical_difference(rows: int, blocks: int, level: float = 0.05) -> float:
+def critical_difference(rows: int, blocks: int, level: float = LEVEL) -> float:
     """Nemenyi's: average ranks that differ by more differ at `level`, all pairs of rows compared (Demšar, 2006)."""
     quantile = float(stats.studentized_range.isf(level, rows, np.inf)) / math.sqrt(2)
     return quantile * math.sqrt(rows * (rows + 1) / (6 * blocks))

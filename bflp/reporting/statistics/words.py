@@ -7,8 +7,8 @@ from collections.abc import Sized
 import numpy as np
 
 from bflp.datasets.registry import title as dataset_title
-from bflp.reporting.statistics.analysis import LEVEL, Compared, Statistics
-from bflp.reporting.statistics.paired import FEWEST_CLAIMED, FEWEST_PAIRS
+from bflp.reporting.statistics.analysis import Compared, Statistics
+from bflp.reporting.statistics.paired import FEWEST_CLAIMED, FEWEST_PAIRS, LEVEL
 from bflp.reporting.statistics.ranks import FEWEST_ROWS, blocks_needed
 from bflp.reporting.titles import partition_title, row_title
 
