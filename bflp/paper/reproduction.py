@@ -57,6 +57,8 @@ PLANNED: dict[str, tuple[str, ...]] = {
         *(f"cifar10/noniid/10/FVBWA/{rule}/seed0" for rule in ("EAA", "AALV", "PPA")),
         *(f"fmnist/iid/10/FVBWA/EAA/seed{seed}" for seed in range(1, 5)),
         "fmnist/iid/10/FVBWA/AALV/seed1",
+        "fmnist/iid-of-seed4/10/FVBWA/EAA/seed1",
+        "fmnist/iid-of-seed1/10/FVBWA/EAA/seed4",
     ),
     "exact": (
         "fmnist/iid/10/FVBWA/EAA/seed0",
@@ -108,7 +110,6 @@ def _fill(what: str, variant: str | None) -> str:
         "sources": _sources,
         "side_by_side": _side_by_side,
         "skew": _skew,
-        "draws": _draws,
         "beyond": _beyond,
         "seeds": _seeds,
         "below": _below,
@@ -116,6 +117,8 @@ def _fill(what: str, variant: str | None) -> str:
     }
     if variant is None and what in alone:
         return alone[what]()
+    if what == "draws" and variant in ("iid", "noniid"):
+        return _draws(variant == "iid")
     if variant in PLANNED and what in ("comparison", "marked", "late", "claims"):
         if all(name != variant for name, _, _ in kept()):
             return "No cell of this variant is kept."
@@ -335,31 +338,28 @@ def _skew() -> str:
     return _table(headers, rows)
 
 
-def _draws() -> str:
-    """Cells of a row on several non-IID partitions: what is drawn with which seed, and what comes of it."""
+def _draws(iid: bool) -> str:
+    """Cells of rows that were run on the partition of another seed, too, with IID clients or others: what is drawn with
+    which seed, and what comes of it."""
     groups: dict[tuple[Any, ...], list[tuple[int, Cell, Result]]] = {}
     for variant, cell, result in kept():
         seed, settings = _drawn(cell, result)
         group = variant, cell.dataset, cell.clients, *cell.row, canonical_json(settings)
-        if settings["partition"]["strategy"] != "iid":
+        if (settings["partition"]["strategy"] == "iid") == iid:
             groups.setdefault(group, []).append((seed, cell, result))
     rows = []
-    for found in (group for group in groups.values() if len(group) > 1):
+    for found in (group for group in groups.values() if any(drawn != cell.seed for drawn, cell, _ in group)):
         for drawn, cell, result in sorted(found, key=lambda each: (each[0], each[1].seed)):
             settings, late = result.settings, [entry.accuracy for entry in result.rounds][-LATE_ROUNDS:]
-            counts = label_counts(cell.dataset, settings["setup"]["clients"], drawn, settings["partition"])
-            rows.append(
-                [
-                    f"`{cell}`",
-                    drawn,
-                    cell.seed,
-                    f"{effective_labels(counts):.2f}",
-                    _number(late[-1]),
-                    f"{statistics.mean(late):.2f} ± {statistics.stdev(late):.2f}",
-                ]
-            )
-    headers = ["cell", "seed of the partition", "of all else", "effective labels", "accuracy %, last round"]
-    return _table([*headers, f"last {LATE_ROUNDS} rounds, ± standard deviation"], rows) if rows else "None."
+            row = [f"`{cell}`", drawn, cell.seed, _number(late[-1])]
+            row.append(f"{statistics.mean(late):.2f} ± {statistics.stdev(late):.2f}")
+            if not iid:
+                counts = label_counts(cell.dataset, settings["setup"]["clients"], drawn, settings["partition"])
+                row.append(f"{effective_labels(counts):.2f}")
+            rows.append(row)
+    headers = ["cell", "seed of the partition", "of all else", "accuracy %, last round"]
+    headers += [f"last {LATE_ROUNDS} rounds, ± standard deviation", *([] if iid else ["effective labels"])]
+    return _table(headers, rows) if rows else "None."
 
 
 def _seeds() -> str:

@@ -63,7 +63,9 @@ def test_a_cell_that_is_not_kept_is_listed_as_missing(folder: Path) -> None:
     assert line in reproduction.page()
 
 
-def copied(folder: Path, name: str, made_of: Cell, variant: str, change: Callable[[str, Any], None]) -> Cell:
+def copied(
+    folder: Path, name: str, made_of: Cell, variant: str, change: Callable[[str, Any], None], to: str = "exact"
+) -> Cell:
     """As if a cell were copied in: another one with a change of its parts, `cells` and `evaluations`."""
     cell = Cell.parse(name)
     parts: dict[str, Result | Evaluation] = {
@@ -74,7 +76,7 @@ def copied(folder: Path, name: str, made_of: Cell, variant: str, change: Callabl
         plain = part.model_dump(mode="json")
         plain["cell"] = cell.as_dict()
         change(kind, plain)
-        write(cell.path(folder / "exact" / kind, ".json"), type(part).model_validate(plain))
+        write(cell.path(folder / to / kind, ".json"), type(part).model_validate(plain))
     reproduction.archive.cache_clear()
     return cell
 
@@ -179,6 +181,28 @@ def test_rows_with_several_seeds_that_the_paper_lacks_are_left_out(folder: Path)
     text = reproduction.page()
     assert rows_of(text, "exact", "FEDAVG none, CIFAR-10, non-IID, 10 clients", "Accuracy (%)")
     assert not rows_of(text, "exact", "SCAFFOLD none, CIFAR-10, non-IID, 10 clients", "Accuracy (%)")
+
+
+def test_rows_on_partitions_of_other_seeds_are_told_apart(folder: Path) -> None:
+    def listed(which: str) -> list[str]:
+        (folder / "template.md").write_text(f"{{{{draws {which}}}}}", encoding="utf-8")
+        reproduction.archive.cache_clear()
+        return [row[0].strip("`") for row in rows_of(reproduction.page()) if "/" in row[0]]
+
+    for other in folder.glob("reference/*/fmnist/iid-of-seed*"):
+        shutil.rmtree(other)
+    # AALV and EAA have several seeds, each on its own partition.
+    assert listed("iid") == []
+
+    def change(kind: str, plain: Any) -> None:
+        if kind == "cells":
+            plain["settings"] |= {"partition": {**plain["settings"]["partition"], "seed": 4}}
+
+    made_of = Cell.parse("fmnist/iid/10/FVBWA/EAA/seed1")
+    copied(folder, "fmnist/iid-of-seed4/10/FVBWA/EAA/seed1", made_of, "reference", change, to="reference")
+    own = [f"fmnist/iid/10/FVBWA/EAA/seed{seed}" for seed in range(5)]
+    assert listed("iid") == [*own[:4], "fmnist/iid-of-seed4/10/FVBWA/EAA/seed1", own[4]]
+    assert "cifar10/noniid-of-seed1/10/FEDAVG/none/seed0" in listed("noniid")
 
 
 def test_unknown_placeholder_is_refused(folder: Path) -> None:
