@@ -24,7 +24,7 @@ from bflp.files import canonical_json, sha256_of, whole_file, write_text
 from bflp.partition import SplitError
 from bflp.partition.split import Parts, split
 from bflp.rng import numpy_generator
-from bflp.settings.rules import described, executed
+from bflp.settings.own_files import described, executed
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from bflp.engine.errors import NotFiniteError
 from bflp.engine.local import Chosen, Facts, Local
 from bflp.runtime.errors import HopelessError
-from bflp.settings.rules import described
+from bflp.settings.own_files import described
 
 
 class OwnAlgorithm(Chosen):

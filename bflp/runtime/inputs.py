@@ -18,7 +18,7 @@ from bflp.partition import files as partition_files
 from bflp.partition.files import Partition
 from bflp.runtime.algorithm import OwnAlgorithm
 from bflp.runtime.states import ClientStates
-from bflp.settings.rules import algorithm_module
+from bflp.settings.algorithms import algorithm_module
 
 
 @dataclass(frozen=True)

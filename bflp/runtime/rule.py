@@ -13,7 +13,8 @@ from bflp.errors import ConfigError
 from bflp.grid.cell import NO_AGGREGATOR
 from bflp.runtime.errors import HopelessError
 from bflp.runtime.inputs import Assignment
-from bflp.settings.rules import described, load_rule
+from bflp.settings.own_files import described
+from bflp.settings.rules import load_rule
 
 # Weights in the trial before the training: few, since only shapes and finiteness are looked at.
 TRIAL_SIZE = 7

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from bflp import algorithms, networks
+from bflp.settings.algorithms import algorithm_module
 from bflp.settings.explain import nearest, require, shown, wrong
 from bflp.settings.read import laid
-from bflp.settings.rules import algorithm_module
 from bflp.settings.sections import DatasetSettings, Network, PosteriorSettings, Training
 from bflp.settings.values import (
     Name,

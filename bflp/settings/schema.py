@@ -21,10 +21,11 @@ from bflp.engine.metrics.registry import on_demand
 from bflp.engine.predictions import CURVES
 from bflp.errors import ConfigError
 from bflp.files import canonical_json
+from bflp.settings.algorithms import algorithm_module
 from bflp.settings.explain import one_line, require, shown
 from bflp.settings.methods import NARROWING, TAGS, Ivon, Method, MethodSettings, Posterior, with_bases
 from bflp.settings.read import laid, overlaid, read_file
-from bflp.settings.rules import algorithm_module, load_rule
+from bflp.settings.rules import load_rule
 from bflp.settings.sections import (
     Augment,
     DatasetSettings,

@@ -13,7 +13,7 @@ from algorithms.toy import Toy
 
 from bflp import algorithms
 from bflp.engine.local import Local
-from bflp.settings.rules import algorithm_module
+from bflp.settings.algorithms import algorithm_module
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/methods.md"
 

@@ -24,7 +24,7 @@ from bflp.grid.coverage import (
     training_modules,
 )
 from bflp.grid.plan import Plan
-from bflp.settings.rules import algorithm_module
+from bflp.settings.algorithms import algorithm_module
 from bflp.settings.schema import Settings
 
 PROJECT = Path(__file__).resolve().parents[2]

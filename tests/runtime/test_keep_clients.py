@@ -13,7 +13,7 @@ from tiny_federation import stopped_after
 from bflp import algorithms
 from bflp.errors import DataError
 from bflp.runtime.clients import load_clients, save_clients
-from bflp.settings.rules import algorithm_module
+from bflp.settings.algorithms import algorithm_module
 
 ROUNDS = {"setups": {4: {"fraction": 0.75, "rounds": 3}}}
 

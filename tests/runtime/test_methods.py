@@ -9,8 +9,8 @@ from tiny_federation import stopped_after
 
 from bflp import aggregators, algorithms
 from bflp.runtime.checkpoint import Checkpoints
+from bflp.settings.algorithms import algorithm_module
 from bflp.settings.methods import OPTIMISERS, Posterior
-from bflp.settings.rules import algorithm_module
 from tests.oracles import own_network
 
 
