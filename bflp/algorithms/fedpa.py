@@ -47,7 +47,9 @@ class Settings:
     shrinkage: Annotated[float, Ge(0)] = 0.01
     """rho: 0 takes the identity for the covariance, large values the samples'."""
     server_learning_rate: Annotated[float, Gt(0)] = 0.5
+    """The server's."""
     server_momentum: Annotated[float, Ge(0), Lt(1)] = 0.9
+    """The server's."""
     start: Annotated[int, Ge(1)] = 1
     """The first round that samples; FedAvg's steps before it."""
 

@@ -1,4 +1,4 @@
-"""A person's own algorithm as clients and server call it, with its mistakes told in one line that names its file."""
+"""An algorithm as clients and server call it, with its mistakes told in one line that names its file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bflp.runtime.errors import HopelessError
 from bflp.settings.own_files import described
 
 
-class OwnAlgorithm(Chosen):
+class CheckedAlgorithm(Chosen):
     """Raises HopelessError, saying when, if a function of the file raises or returns anything else than it should."""
 
     def __init__(self, file: Path, module: Any, settings: Any) -> None:

@@ -16,9 +16,9 @@ from bflp.grid.job import Job
 from bflp.networks.layout import Layout
 from bflp.partition import files as partition_files
 from bflp.partition.files import Partition
-from bflp.runtime.algorithm import OwnAlgorithm
+from bflp.runtime.algorithm import CheckedAlgorithm
 from bflp.runtime.states import ClientStates
-from bflp.settings.algorithms import algorithm_module
+from bflp.settings.algorithms import algorithm_file, algorithm_module
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Assignment:
         module = algorithm_module(given)
         own = {key: value for key, value in given.items() if key not in ("name", "file")}
         settings = module.Settings(**own) if hasattr(module, "Settings") else None
-        return OwnAlgorithm(Path(given["file"]), module, settings) if "file" in given else Chosen(module, settings)
+        return CheckedAlgorithm(algorithm_file(given), module, settings)
 
 
 def checked(assignment: Assignment) -> dict[str, str | None]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from bflp import algorithms
 from bflp.errors import ConfigError
 from bflp.settings.own_files import check_settings, described, executed, place_of
 
@@ -32,12 +34,28 @@ def algorithm_module(chosen: Mapping[str, Any]) -> ModuleType:
     Raises ConfigError for a file that cannot be executed or is no algorithm.
     """
     if "file" not in chosen:
-        return importlib.import_module(f"bflp.algorithms.{chosen['name']}")
-    file = Path(chosen["file"])
+        return _built_in(chosen["name"])
+    file = algorithm_file(chosen)
     if not file.is_file():
         raise ConfigError(f"there is no file {file}")
+    return _checked(file, lambda: executed("algorithm", file))
+
+
+def algorithm_file(chosen: Mapping[str, Any]) -> Path:
+    """Where an algorithm lies."""
+    return Path(chosen["file"]) if "file" in chosen else Path(algorithms.__file__).with_name(f"{chosen['name']}.py")
+
+
+@cache
+def _built_in(name: str) -> ModuleType:
+    if name == "fedavg":
+        return importlib.import_module("bflp.algorithms.fedavg")  # which defines nothing: all that is left out is its
+    return _checked(algorithm_file({"name": name}), lambda: importlib.import_module(f"bflp.algorithms.{name}"))
+
+
+def _checked(file: Path, load: Callable[[], ModuleType]) -> ModuleType:
     try:
-        module = executed("algorithm", file)
+        module = load()
     except Exception as error:
         raise ConfigError(described(file, error)) from None
     for name in LISTS:

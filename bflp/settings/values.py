@@ -128,7 +128,7 @@ def identity(section: BaseModel) -> dict[str, Any]:
 
 
 @cache
-def _own(settings: type | None) -> type[Section]:
+def section_of(settings: type | None) -> type[Section]:
     """The section for a dataclass of settings, without those that every rule has."""
     model: dict[str, Any] = {}
     if settings is not None:
@@ -145,7 +145,7 @@ def checked(settings: type | None, given: Any) -> dict[str, Any]:
 
     settings: their dataclass, whose fields may be `Annotated`; None: there are none. Raises ValidationError.
     """
-    return _own(settings).model_validate(given).model_dump(mode="json")
+    return section_of(settings).model_validate(given).model_dump(mode="json")
 
 
 def spelt_out(value: Any, tag: str, default: str | None = None) -> Any:

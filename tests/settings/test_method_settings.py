@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -171,7 +172,7 @@ def test_an_algorithm_brings_settings_and_maybe_a_server_step(tmp_path: Path, mo
     source = (
         "from __future__ import annotations\nfrom dataclasses import dataclass\nfrom typing import Annotated\n"
         "from annotated_types import Ge\n\n@dataclass(frozen=True)\nclass Settings:\n"
-        "    mu: Annotated[float, Ge(0)]\n    rate: float = 1.0\n\ndef server(model):\n    return model\n"
+        "    mu: Annotated[float, Ge(0)]\n    rate: float = 1.0\n\ndef server(*given):\n    return given[0], {}\n"
     )
     (tmp_path / "pulled.py").write_text(source, encoding="utf-8")
     (tmp_path / "_hidden.py").write_text("", encoding="utf-8")
@@ -190,6 +191,31 @@ def test_an_algorithm_brings_settings_and_maybe_a_server_step(tmp_path: Path, mo
         with pytest.raises(ConfigError) as caught:
             parsed({"X": {"algorithm": algorithm}})
         assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def local(:\n", "in_folder.py, line 1: SyntaxError"),
+        ("import nowhere\n", "in_folder.py, line 1: ModuleNotFoundError"),
+        ("def local(model): ...\n", "in_folder.py, line 1: `local` must be a function of (model, server,"),
+        (f"KINDS = 'none'\n{LOCAL}", "in_folder.py, line 1: KINDS must be a tuple"),
+        ("", "an algorithm must define a function"),
+    ],
+)
+def test_mistakes_of_an_algorithm_in_the_folder_are_one_line(
+    source: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of a file elsewhere are."""
+    (tmp_path / "in_folder.py").write_text(source, encoding="utf-8")
+    monkeypatch.setattr(algorithms, "__path__", [str(tmp_path)])
+    monkeypatch.setattr(algorithms, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(algorithms, "names", lambda: ["fedavg", "in_folder"])
+    for name in [name for name in sys.modules if name.endswith(".in_folder")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(ConfigError) as caught:
+        parsed({"X": {"algorithm": "in_folder"}})
+    assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_fedavg_comes_first_and_is_there() -> None:
