@@ -65,4 +65,4 @@ lock:
 	uv pip compile --universal --python-version 3.11 --no-header --quiet envs/requirements.in -o envs/requirements.txt
 
 clean:
-	rm -rf results/demo .snakemake
+	rm -rf results/demo

@@ -73,6 +73,11 @@ def program(verb, *arguments):
     )
 
 
+@cache
+def prepare_job(dataset):
+    return run_program(lambda: PLAN.prepare_job(dataset))
+
+
 def cell_of(wildcards):
     names = ("dataset", "partition", "clients", "model", "aggregator")
     return run_program(lambda: PLAN.known(Cell(*(wildcards[name] for name in names), int(wildcards.seed))))
@@ -110,6 +115,7 @@ def train_program(wildcards):
         *("--checkpoint-seconds", SETTINGS.checkpoint_seconds),
         *("--evaluation", PLAN.evaluation_text(cell_of(wildcards))),
         *("--results", RESULTS),
+        *("--prepared", prepare_job(wildcards.dataset)),
         *(["--keep-clients"] if SETTINGS.keep_clients else []),
     )
 
@@ -215,7 +221,7 @@ rule prepare:
         "envs/bflp.yaml"
     params:
         program=program("prepare", "--settings", SETTINGS.canonical()),
-        job=lambda wildcards: run_program(lambda: PLAN.prepare_job(wildcards.dataset)),
+        job=lambda wildcards: prepare_job(wildcards.dataset),
     shell:
         "{params.program} {wildcards.dataset:q} > {log:q} 2>&1"
 

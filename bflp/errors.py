@@ -26,7 +26,8 @@ def run_program(main: Callable[[], Result]) -> Result:
     """Run a command-line program's `main`; end with one line on a UserError (or a failing file operation)."""
     try:
         result = main()
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None: closed by whoever runs this program
+            sys.stdout.flush()
         return result
     except UserError as error:
         sys.exit(f"error: {error}")

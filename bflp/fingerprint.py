@@ -87,7 +87,7 @@ class _Source(NamedTuple):
 
 def _read(file: Path) -> _Source:
     try:
-        return _analyse(file.read_text(encoding="utf-8"))
+        return _analyse(file.read_bytes())
     except SyntaxError as error:
         raise UserError(f"{file}, line {error.lineno}: {error.msg}") from None
     except ValueError as error:
@@ -95,7 +95,7 @@ def _read(file: Path) -> _Source:
 
 
 @cache
-def _analyse(source: str) -> _Source:
+def _analyse(source: bytes) -> _Source:
     # Cached by content, so it is never out of date.
     imports: list[str] = []
     meaning = _meaning(ast.parse(source), imports)

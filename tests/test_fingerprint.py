@@ -227,7 +227,7 @@ def test_a_file_outside_the_package(sandbox: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(b"def f(:\n", "line 1: "), (b"x = 1\x00\n", "null"), (b"\xff\xfe", "is not Python source")],
+    [(b"def f(:\n", "line 1: "), (b"x = 1\x00\n", "null"), (b"\xff\xfe", "line 1: (unicode error)")],
 )
 def test_a_file_that_is_not_python_is_told_in_one_line(tmp_path: Path, content: bytes, words: str) -> None:
     file = tmp_path / "mine.py"
@@ -235,6 +235,14 @@ def test_a_file_that_is_not_python_is_told_in_one_line(tmp_path: Path, content: 
     with pytest.raises(UserError) as caught:
         fingerprint((), (str(file),))
     assert str(file) in str(caught.value) and words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_file_in_another_encoding_is_read_as_python_reads_it(tmp_path: Path) -> None:
+    plain, marked, latin = tmp_path / "plain.py", tmp_path / "marked.py", tmp_path / "latin.py"
+    plain.write_text("x = 'é'\n", encoding="utf-8")
+    marked.write_text("x = 'é'\n", encoding="utf-8-sig")
+    latin.write_text("# coding: latin-1\nx = 'é'\n", encoding="latin-1")
+    assert len({fingerprint((), (str(file),)) for file in (plain, marked, latin)}) == 1
 
 
 # What fingerprints rely on -------------------------------------------------------------------------------------------

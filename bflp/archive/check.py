@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shutil
@@ -26,6 +27,7 @@ from bflp.settings.sections import Grid, Setup, StatisticsSettings, Tables
 
 # What a zip file's reader raises where its bytes are damaged.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError)
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass
@@ -77,7 +79,9 @@ def _unpack(path: Path, folder: Path) -> set[str]:
                 try:
                     with archive.open(entry) as source, file.open("wb") as target:
                         shutil.copyfileobj(source, target)
-                except _DAMAGE:
+                except _DAMAGE as error:
+                    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                        raise
                     damaged.add(entry.filename)
     except FileNotFoundError:
         raise UserError(f"there is no file {path}") from None

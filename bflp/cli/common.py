@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bflp.datasets import prepared
+from bflp.datasets.download import is_untouched
 from bflp.datasets.source import check_source
 from bflp.errors import ConfigError, DataError
 from bflp.grid.cell import Cell
@@ -144,22 +145,18 @@ def check_sources(plan: Plan) -> None:
     """Check the `source:` files that are yet to be prepared, that they have enough samples for the clients, and that
     their images fit the settings and each other.
 
-    Raises UserError. A file that is older than what was prepared from it was checked when that was done.
+    Raises UserError. A file that was not touched since it was prepared was checked when that was done.
     """
     shapes = plan.settings.built_in_shapes
     for dataset in plan.datasets():
         source = plan.settings.source(dataset)
         if source is None:
             continue
-        summary = prepared.summary_file(plan.paths.data(dataset))
-        if (
-            not summary.is_file()
-            or not Path(source).is_file()
-            or Path(source).stat().st_mtime > summary.stat().st_mtime
-        ):
-            found = check_source(Path(source))
+        file = plan.paths.data(dataset)
+        if prepared.summary_file(file).is_file() and is_untouched(Path(source), file):
+            found = prepared.read_summary(file)
         else:
-            found = prepared.read_summary(plan.paths.data(dataset))
+            found = check_source(Path(source))
         shapes[dataset] = found["input_shape"]
         if dataset in plan.settings.grid.datasets:
             try:

@@ -12,7 +12,7 @@ from bflp.datasets.download import is_current, prepare_built_in, prepare_source
 from bflp.datasets.prepared import summary_file
 from bflp.datasets.registry import BUILT_IN
 from bflp.grid.plan import Plan
-from bflp.provenance.reasons import record_preparation
+from bflp.provenance.reasons import preparation, record_preparation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +40,9 @@ def prepare(plan: Plan, dataset: str) -> None:
 
 
 def prepare_if_needed(plan: Plan, dataset: str) -> None:
-    """As `prepare`, where the data set is not there or its source has changed."""
+    """As `prepare`, where the data set is not there, or was made from something else or by other code."""
     file, source = plan.paths.data(dataset), plan.settings.source(dataset)
     there = file.exists() and summary_file(file).exists()
-    if not there or (source is not None and not is_current(Path(source), file)):
+    outdated = preparation(plan, dataset) is not None or (source is not None and not is_current(Path(source), file))
+    if not there or outdated:
         prepare(plan, dataset)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bflp.cli.arguments import CELL, add_settings_arguments
 from bflp.datasets import prepared
-from bflp.errors import ConfigError, UserError
+from bflp.errors import ConfigError, DataError, UserError
 from bflp.grid.coverage import check_code
 from bflp.grid.job import Job
 from bflp.grid.paths import Paths
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     workflow.add_argument("--on-divergence", choices=["stop", "record"], default="stop")
     workflow.add_argument("--keep-clients", action="store_true", help="keep the models of the last round's clients")
     workflow.add_argument("--results", type=Path, help="the folder of results")
+    workflow.add_argument("--prepared", help="what the data must have been prepared from, and by what code, as JSON")
     for name in ("data", "partition"):
         workflow.add_argument(f"--{name}", type=Path)
 
@@ -59,6 +60,8 @@ def run(arguments: argparse.Namespace) -> None:
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"malformed --evaluation: {error}") from None
     check_code(job)
+    if arguments.prepared is not None:
+        _refuse_outdated(arguments.data, arguments.prepared)
     files = CellFiles(
         arguments.data,
         arguments.partition,
@@ -77,6 +80,20 @@ def run(arguments: argparse.Namespace) -> None:
         os.environ.get("BFLP_RUN", ""),
     )
     train(job, files, options)
+
+
+def _refuse_outdated(data: Path, job: str) -> None:
+    """Raise DataError where the data are known to be of something else than `job`, from `Plan.prepare_job`."""
+    try:
+        record = json.loads(Paths(Path(), data.parent).made(data.stem).read_text(encoding="utf-8"))
+        fits = record["job"] == json.loads(job)
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if not fits:
+        raise DataError(
+            f"{data} was prepared from something else, or by other code, than now, and Snakemake has no record of it: "
+            "run snakemake again with --forcerun prepare"
+        )
 
 
 def _to_be_trained(arguments: argparse.Namespace) -> bool:

@@ -18,7 +18,7 @@ from bflp.provenance import reasons
 from bflp.provenance.state import CellState, data_hashes, state
 from bflp.reporting.status import why_failed
 from bflp.runtime import progress
-from bflp.runtime.kept import CheckpointRounds
+from bflp.runtime.kept import SUFFIXES, CheckpointRounds
 
 MOST_LISTED = 10
 UP_TO_DATE, DIVERGED = "up to date", "up to date: diverged, and recorded as that"
@@ -89,7 +89,8 @@ def _reason(
 def _no_result(plan: Plan, cell: Cell, hashes: dict[str, str], checkpoints: CheckpointRounds) -> str:
     reason = "no result yet"
     identity = plan.cell_identity(cell, hashes)
-    if (plan.paths.kept / f"{identity}.json").exists():
+    needed = ("result", "model", *(["clients"] if plan.settings.keep_clients else []))
+    if all((plan.paths.kept / f"{identity}{SUFFIXES[what]}").exists() for what in needed):
         reason += ", but one is kept that will be put back"
     elif checkpoints.of(identity):
         reason += ", but a checkpoint to go on from"

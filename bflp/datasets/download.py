@@ -42,12 +42,21 @@ def prepare_built_in(name: str, built_in: BuiltIn, raw_folder: Path, output: Pat
 
 
 def source_hash(source: Path, output: Path) -> str:
-    """sha256 of a source file; taken from beside the prepared file while size and time of the source are the same."""
+    """sha256 of a source file; taken from beside the prepared file while the source `is_untouched`."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        stamp = json.loads(_stamp_file(output).read_text(encoding="utf-8"))
-        if {key: stamp[key] for key in ("size", "mtime_ns")} == _stat(source):
-            return str(stamp["sha256"])
+        if is_untouched(source, output):
+            return str(json.loads(_stamp_file(output).read_text(encoding="utf-8"))["sha256"])
     return _file_hash(source)
+
+
+def is_untouched(source: Path, output: Path) -> bool:
+    """Whether the prepared file `output` was made from this source file, of the size and time that it has now."""
+    try:
+        stamp = json.loads(_stamp_file(output).read_text(encoding="utf-8"))
+        found = _stat(source)
+        return found == {key: stamp[key] for key in found}
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def is_current(source: Path, output: Path) -> bool:
@@ -63,9 +72,9 @@ def _stamp_file(output: Path) -> Path:
     return output.with_suffix(".source.json")
 
 
-def _stat(source: Path) -> dict[str, int]:
+def _stat(source: Path) -> dict[str, str | int]:
     stat = source.stat()
-    return {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+    return {"path": str(source.resolve()), "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
 
 
 def _file_hash(source: Path) -> str:

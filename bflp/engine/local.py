@@ -106,7 +106,8 @@ class Facts:
 
     clients: of the federation, N; share: what a client counts among all clients, n_k / n by data or 1 / N; samples: of
     the client, n_k, and on the server's side of all clients; round: from 1; prior: (mean, precision) of the Gaussian
-    weights; initial [D]: the model before the first round; client: its number, None on the server's side.
+    weights; initial [D]: the model before the first round; settings: the cell's, but 0 `rounds`, since a cell of more
+    rounds goes on from one of fewer; client: its number, None on the server's side.
     """
 
     layout: Layout

@@ -77,7 +77,7 @@ class Federation:
         combined_at = time.perf_counter()
         curves = self.curves(after.model, round_, executor) if self.is_evaluated(round_) else None
         seconds = (trained_at - began, combined_at - trained_at, time.perf_counter() - combined_at)
-        states = {client: answer.state for client, answer in zip(clients, answers, strict=True) if answer.state}
+        states = {client: answer.state for client, answer in zip(clients, answers, strict=True)}
         up = [tensor for answer in answers for tensor in answer.tensors]
         traffic = (self._bytes(up), len(clients) * self._bytes(sent.tensors))
         return Outcome(after, states, curves, seconds, traffic)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -160,8 +160,8 @@ class Work:
         posterior = settings.posterior
         prior = (posterior.prior_mean, posterior.prior_standard_deviation**-2) if posterior else (0.0, 0.0)
         clients = int(np.count_nonzero(sizes))
-        training = settings.training
-        return Facts(self.layout, training, clients, samples, share, round_, prior, self.initial, settings, client)
+        training, known = settings.training, replace(settings, rounds=0)
+        return Facts(self.layout, training, clients, samples, share, round_, prior, self.initial, known, client)
 
     def train(self, broadcast: Broadcast, task: Train) -> Answer:
         """Local training of one client from the server's model. Raises NotFiniteError."""

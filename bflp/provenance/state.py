@@ -112,7 +112,7 @@ def refuse_unfit(found: Iterable[CellState]) -> None:
     if unevaluated:
         raise DataError(
             f"{len(unevaluated)} evaluation(s) are not what is wanted now:{listed(unevaluated)}\n"
-            "Run snakemake again, or bflp evaluate: it takes seconds"
+            "Run bflp evaluate: it takes seconds"
         )
 
 

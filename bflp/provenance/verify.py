@@ -190,11 +190,12 @@ def _check_model(plan: Plan, found: CellState, dataset: prepared.Dataset) -> Non
 def _check_evaluation(plan: Plan, found: CellState, data: _Prepared | None) -> None:
     path = plan.paths.evaluation(found.cell)
     if not found.evaluation:
-        raise _WrongError(path, found.evaluation_reason, "run snakemake again, or bflp evaluate")
+        raise _WrongError(path, found.evaluation_reason, "run bflp evaluate")
     counts = found.evaluation.reliability.counts if found.evaluation.reliability else None
     size = len(data.dataset.test_labels) if data else None
     if counts is not None and size is not None and sum(counts) != size:
-        raise _WrongError(path, f"was made on {sum(counts)} images, the test set has {size}", AGAIN)
+        what = f"was made on {sum(counts)} images, the test set has {size}"
+        raise _WrongError(path, what, "delete it and run bflp evaluate")
 
 
 def _check_merged(plan: Plan, right: list[CellState]) -> Iterator[Finding]:

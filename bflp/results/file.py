@@ -19,7 +19,7 @@ from bflp.results.evaluation import Evaluation
 from bflp.results.result import Result
 
 Typed = TypeVar("Typed", Result, Evaluation)
-_ADVICE = "delete it and run snakemake again"
+_ADVICE = {"result": "delete it and run snakemake again", "evaluation": "run bflp evaluate"}
 
 
 def read_result(path: Path, cell: Cell) -> Result:
@@ -58,19 +58,19 @@ def _read(path: Path, cell: Cell, kind: type[Typed]) -> Typed:
     except FileNotFoundError:
         raise DataError(f"there is no {name} {path}") from None
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is not valid JSON ({error}): {_ADVICE}") from None
+        raise DataError(f"{path} is not valid JSON ({error}): {_ADVICE[name]}") from None
     environment = content.get("environment") if isinstance(content, dict) else None
     if not isinstance(environment, dict) or "checksum" not in environment:
-        raise DataError(f"{path} is not the {name} of a cell: {_ADVICE}")
+        raise DataError(f"{path} is not the {name} of a cell: {_ADVICE[name]}")
     if environment["checksum"] != checksum(content):
-        raise DataError(f"{path} was changed after it was written (wrong checksum): {_ADVICE}")
+        raise DataError(f"{path} was changed after it was written (wrong checksum): {_ADVICE[name]}")
     try:
         typed = kind.model_validate(content)
     except pydantic.ValidationError as error:
         wrong = "; ".join(_explain(detail) for detail in error.errors(include_url=False)[:3])
-        raise DataError(f"{path} does not have the form of the {name} of a cell ({wrong}): {_ADVICE}") from None
+        raise DataError(f"{path} does not have the form of the {name} of a cell ({wrong}): {_ADVICE[name]}") from None
     if typed.cell.model_dump() != cell.as_dict():
-        raise DataError(f"{path} holds the {name} of another cell: {_ADVICE}")
+        raise DataError(f"{path} holds the {name} of another cell: {_ADVICE[name]}")
     return typed
 
 

@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from bflp.engine.errors import NotFiniteError
 from bflp.engine.local import Chosen, Facts, Local
 from bflp.runtime.errors import HopelessError
 from bflp.settings.own_files import described
+
+_PLAIN = "tensors (detached, not bfloat16)"
 
 
 class CheckedAlgorithm(Chosen):
@@ -27,16 +30,16 @@ class CheckedAlgorithm(Chosen):
     def report(self, *given: Any) -> Any:
         def check(found: Any, facts: Facts) -> None:
             if not all(map(_is_state, _two(found))):
-                raise TypeError("`report` must return two mappings from names to tensors, message and state")
+                raise TypeError(f"`report` must return two mappings from names to {_PLAIN}, message and state")
 
         return self._checked(super().report, given, check)
 
     def server(self, model: Tensor, *given: Any) -> Any:
         def check(found: Any, facts: Facts) -> None:
             new, state = _two(found)
-            if not isinstance(new, Tensor) or new.shape != model.shape or not _is_state(state):
+            if not _is_plain(new) or new.shape != model.shape or not _is_state(state):
                 shape = tuple(model.shape)
-                raise TypeError(f"`server` must return a model of shape {shape} and a mapping from names to tensors")
+                raise TypeError(f"`server` must return a model of shape {shape} and a mapping from names to {_PLAIN}")
             if missing := set(getattr(self.module, "BROADCAST", ())) - state.keys():
                 raise ValueError(f"the state that `server` returns lacks {min(missing)!r}, which BROADCAST names")
 
@@ -77,4 +80,9 @@ def _two(found: Any) -> tuple[Any, Any]:
 
 
 def _is_state(found: Any) -> bool:
-    return isinstance(found, Mapping) and all(isinstance(part, Tensor) for part in found.values())
+    return isinstance(found, Mapping) and all(map(_is_plain, found.values()))
+
+
+def _is_plain(found: Any) -> bool:
+    """Whether it goes through a pipe as an array."""
+    return isinstance(found, Tensor) and not found.requires_grad and found.dtype != torch.bfloat16

@@ -212,6 +212,9 @@ class _Loop:
             if on_divergence == "stop":
                 raise HopelessError(text) from None
             print(f"{self.job}: recorded as diverged: {text}", file=sys.stderr)
+            # Where only the curves are not finite the round itself is done.
+            for lists in (self.progress.timing, self.progress.traffic):
+                lists.update({key: found[: error.round - 1] for key, found in lists.items() if isinstance(found, list)})
             return Diverged(round=error.round, client=error.client, reason=error.reason)
         return None
 
@@ -223,11 +226,12 @@ class _Loop:
         round_ = before.round + 1
         outcome = self.federation.round(before.server, round_, self.pool)
         # Before the checkpoint, which counts on them; those of a round that is done again are written again.
-        self.states.save(round_, outcome.clients)
+        clients = {client: state for client, state in outcome.clients.items() if state or client in self.clients_at}
+        self.states.save(round_, clients)
         if self.clients_file is not None and round_ == self.rounds:
             save_clients(self.clients_file, self.recording.vectors, len(outcome.server.model))
-        self.touched |= outcome.clients.keys()
-        self.clients_at |= dict.fromkeys(outcome.clients, round_)
+        self.touched |= clients.keys()
+        self.clients_at |= dict.fromkeys(clients, round_)
         rounds = [*before.rounds, *([{"round": round_, **outcome.curves}] if outcome.curves else [])]
         parts = zip(("train_seconds", "aggregation_seconds", "evaluation_seconds"), outcome.seconds, strict=True)
         timing = {key: [*before.timing[key], seconds] for key, seconds in parts}
@@ -256,8 +260,9 @@ class _Loop:
     def save(self) -> None:
         """Write the checkpoint, and drop what no checkpoint needs of the clients' states."""
         self.checkpoints.save(replace(self.progress, states=digest(self.clients_at)))
-        self.states.forget(self.touched, self.checkpoints.rounds_saved())
-        self.touched.clear()
+        if self.touched:
+            self.states.forget(self.touched, self.checkpoints.rounds_saved())
+            self.touched.clear()
 
     def save_unsaved(self, reason: BaseException) -> None:
         """Save the rounds that no checkpoint holds yet, since the job ends for `reason`."""

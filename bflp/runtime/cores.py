@@ -11,7 +11,9 @@ CGROUPS, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 def available() -> int:
     """At least 1: its CPU set (taskset, SLURM, containers), or less where its share of their time is less."""
-    return max(1, math.floor(min(len(os.sched_getaffinity(0)), time_share())))
+    # macOS has no CPU sets.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.floor(min(cores, time_share())))
 
 
 def time_share(cgroups: Path = CGROUPS, own: Path = OWN) -> float:

@@ -49,8 +49,8 @@ def visible_gpus() -> list[Gpu]:
     # Not the number: on clusters and with CUDA_VISIBLE_DEVICES each process counts from 0.
     identities = [str(torch.cuda.get_device_properties(index).uuid) for index in range(torch.cuda.device_count())]
     for index, listed in enumerate(os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[: len(identities)]):
-        if listed.startswith("MIG-"):
-            identities[index] = listed
+        if listed.strip().startswith("MIG-"):
+            identities[index] = listed.strip().replace("/", "-")  # a part of a file's name
     return [Gpu(f"cuda:{index}", identity) for index, identity in enumerate(identities)]
 
 

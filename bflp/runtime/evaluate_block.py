@@ -13,7 +13,7 @@ from bflp.errors import DataError
 from bflp.files import canonical_json, write_text
 from bflp.grid.job import Job
 from bflp.grid.plan import Block, Plan
-from bflp.provenance.state import CellState, states
+from bflp.provenance.state import CellState, describe_stale, states
 from bflp.results.file import read_evaluation, write
 from bflp.runtime.clients import load_clients
 from bflp.runtime.device import claimed_device
@@ -31,6 +31,9 @@ def evaluate_block(plan: Plan, block: Block) -> int:
     wrong = [item for item in found if item.result is None]
     if wrong:
         raise DataError(wrong[0].reason or f"there is no result of {wrong[0].cell}")
+    stale = [item for item in found if item.kind == "stale"]
+    if stale:
+        raise DataError(describe_stale(stale))
     to_do = [item for item in found if item.evaluation is None]
     if to_do:
         with claimed_device(plan.settings.device, plan.settings.cells_per_gpu) as (device, why):

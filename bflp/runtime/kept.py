@@ -72,9 +72,10 @@ def checkpoint_round(file: Path) -> int:
     """After which round a checkpoint was written, from the JSON at its head; 0 for a damaged one."""
     try:
         with file.open("rb") as opened:
-            head = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+            length = int.from_bytes(opened.read(8), "little")
+            head = json.loads(opened.read(min(length, file.stat().st_size)))
         return int(json.loads(head["__metadata__"]["history"])["round"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return 0
 
 

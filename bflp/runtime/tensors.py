@@ -32,7 +32,8 @@ def reading(file: Path) -> Iterator[None]:
 
 def write(file: Path, tensors: Mapping[str, Tensor], **metadata: str) -> None:
     """Write tensors, what is to stand beside them, and a checksum of both. Raises OSError."""
-    whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    # Copies: safetensors refuses those that share memory.
+    whole = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
     with whole_file(file) as temporary:
         # Not by safetensors' own function: it hides the system's error, and makes files that only their owner can read.
         temporary.write_bytes(save(whole, metadata={**metadata, "checksum": _checksum(whole, metadata)}))

@@ -26,7 +26,7 @@ def train(job: Job, files: CellFiles, options: Options) -> None:
         written = {"evaluation": files.evaluation, "model": files.model, "result": files.result}
         if files.clients is not None:
             written = {"clients": files.clients, **written}
-        for file in [*written.values(), files.kept / identity]:
+        for file in [*written.values(), files.evaluation.with_suffix(".npz"), files.kept / identity]:
             remove_leftovers(file)
         if kept.restore(files.kept, identity, written, job):
             check_code(job)

@@ -127,6 +127,9 @@ class Settings(Section):
             self.rule(rule)
         for name in grid.models:
             self._check_sweep(name)
+        for name in self.datasets:
+            if name.endswith((".made", ".source")):
+                raise ValueError(f"datasets: a data set's name may not end as {shown(name)} does, like files beside it")
         ood = {f"datasets.{name}": section.out_of_distribution for name, section in self.datasets.items()}
         for where, other in {"evaluation": self.evaluation.out_of_distribution, **ood}.items():
             require(f"{where}.out_of_distribution", [other] if other else (), known, source)

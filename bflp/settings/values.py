@@ -76,7 +76,10 @@ def checked_path(value: Any) -> Any:
     if len(value) > 1000 or max(map(len, parts)) > 200:
         raise ValueError("must be a shorter path: at most 1000 characters, and 200 bytes between two slashes")
     # Without doubled or trailing slashes: file names are compared as text.
-    return str(Path(value))
+    path = str(Path(value))
+    if path == ".":
+        raise ValueError("must be a path other than the present folder's")
+    return path
 
 
 Value = TypeVar("Value")

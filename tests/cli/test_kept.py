@@ -17,6 +17,7 @@ from bflp.grid.job import Job
 from bflp.grid.plan import Plan
 from bflp.provenance.reasons import record_preparation
 from bflp.runtime import progress
+from bflp.runtime.evaluate_block import evaluate_block
 from bflp.runtime.kept import keep
 from bflp.runtime.lock import only_one
 
@@ -109,6 +110,16 @@ def test_what_clients_remember_goes_with_its_checkpoint(plan: Plan, capsys: pyte
     assert own.is_dir() and not other.exists()
     kept(plan, "--remove", "all")
     assert names(plan) == set()
+
+
+def test_stale_results_are_not_evaluated_as_if_they_were_right(plan: Plan) -> None:
+    """An evaluation has neither the settings nor the code of the training: it would count as right later."""
+    cell = plan.cells[0]
+    other = fabricated_run.changed(plan, **OTHER, evaluation={"ece_bins": 7})
+    before = plan.paths.evaluation(cell).read_bytes()
+    with pytest.raises(DataError, match=r"1 result\(s\) are not what the present settings"):
+        evaluate_block(other, cell.block)
+    assert plan.paths.evaluation(cell).read_bytes() == before
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"cell": 3}', b"\xff"])

@@ -129,7 +129,10 @@ def test_no_result(plan: Plan) -> None:
     reason = f"the training diverged in round 3 of {failed}"
     progress.write(plan.paths.progress(failed), state="failed", reason=reason)
     Checkpoints(plan.paths.kept, identity(plan, interrupted)).save(Progress(12, Broadcast(torch.zeros(3))))
-    (plan.paths.kept / f"{identity(plan, kept)}.json").touch()
+    for suffix in (".json", ".safetensors"):
+        (plan.paths.kept / f"{identity(plan, kept)}{suffix}").touch()
+    # Without its model nothing is put back.
+    (plan.paths.kept / f"{identity(plan, new)}.json").touch()
     plan.paths.result(damaged).write_text("{", encoding="utf-8")
     said = why(plan)
     groups = dict(re.findall(r"^1 cell: (.*)\n  (.*)$", said, flags=re.MULTILINE))

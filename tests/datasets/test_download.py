@@ -25,7 +25,7 @@ import scipy.io
 
 from bflp.datasets import download as prepare
 from bflp.datasets import prepared as arrays
-from bflp.datasets.download import is_current, prepare_built_in, prepare_source, raw_files, source_hash
+from bflp.datasets.download import is_current, is_untouched, prepare_built_in, prepare_source, raw_files, source_hash
 from bflp.datasets.registry import BUILT_IN
 from bflp.errors import DataError
 
@@ -377,6 +377,19 @@ def test_a_source_is_prepared_and_stamped(tmp_path: Path) -> None:
     np.savez_compressed(source, **changed)  # type: ignore[arg-type]
     assert not is_current(source, output)
     assert source_hash(source, output) == hashlib.sha256(source.read_bytes()).hexdigest() != stamp["sha256"]
+
+
+def test_another_file_of_the_same_size_and_time_is_another_source(tmp_path: Path) -> None:
+    first, second, output = tmp_path / "first.npz", tmp_path / "second.npz", tmp_path / "data" / "mine.npz"
+    arrays = content((16, 16))
+    np.savez(first, **arrays)  # type: ignore[arg-type]
+    np.savez(second, **{**arrays, "train_images": 255 - arrays["train_images"]})  # type: ignore[arg-type]
+    for file in (first, second):
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+    assert first.stat().st_size == second.stat().st_size
+    prepare_source(first, output)
+    assert is_untouched(first, output) and not is_untouched(second, output)
+    assert source_hash(second, output) == hashlib.sha256(second.read_bytes()).hexdigest() != source_hash(first, output)
 
 
 def test_a_sources_hash_is_not_taken_anew_while_size_and_time_are_the_same(

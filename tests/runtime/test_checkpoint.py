@@ -7,7 +7,7 @@ import torch
 
 from bflp.engine.work import Broadcast
 from bflp.runtime.checkpoint import Checkpoints, Progress
-from bflp.runtime.kept import CheckpointRounds
+from bflp.runtime.kept import CheckpointRounds, checkpoint_round
 
 IDENTITY = "0123456789abcdef-12"
 FILE = f"{IDENTITY}.checkpoint.safetensors"
@@ -126,3 +126,15 @@ def test_one_of_another_format_is_not_used(tmp_path, monkeypatch):
         Checkpoints(tmp_path, IDENTITY).save(progress(2))
     assert Checkpoints(tmp_path, IDENTITY).newest() is None
     assert names(tmp_path) == [FILE]
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"text", bytes([255] * 8), (2**40).to_bytes(8, "little"), bytes(8), b"[" * 90_000]
+)
+def test_the_round_of_a_damaged_checkpoint_is_0(head, tmp_path):
+    """Said of all cells at once: one damaged file must not take the others down."""
+    file = tmp_path / "a-5.checkpoint.safetensors"
+    file.write_bytes(head)
+    assert checkpoint_round(file) == 0
+    file.write_bytes((100_000).to_bytes(8, "little") + b"[" * 100_000)
+    assert checkpoint_round(file) == 0

@@ -181,3 +181,6 @@ def test_visible_devices_are_what_torch_says(monkeypatch: pytest.MonkeyPatch) ->
     # Slices of one card, which may all have the card's identity.
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-a,2,MIG-b")
     assert [gpu.identity for gpu in visible_gpus()] == ["MIG-a", "uuid-2", "MIG-b"]
+    # As older drivers name them; the identity becomes a file's name.
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-GPU-a/1/0, MIG-b,2")
+    assert [gpu.identity for gpu in visible_gpus()] == ["MIG-GPU-a-1-0", "MIG-b", uuids[2]]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny_federation import TinyFederation
+from tiny_federation import SIZES, TinyFederation
 
 from bflp.runtime.errors import HopelessError
 
@@ -50,6 +50,37 @@ def test_one_line(source: str, message: str, processes: int, tiny: TinyFederatio
     assert "\n" not in str(caught.value)
     ended = json.loads((tmp_path / "progress/cell.json").read_text(encoding="utf-8"))
     assert (ended["state"], ended["reason"], ended["hopeless"]) == ("failed", str(caught.value), True)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize(
+    "source",
+    [
+        # Tensors that share memory.
+        SERVER + "    new = reports[0].vector.clone()\n    return new, {'last': new, 'part': new[:3]}\n",
+        # An empty state is a state: what was remembered is forgotten.
+        LOCAL
+        + "    assert bool(client) == (facts.round == 2)\n    return Local()\n"
+        + REPORT
+        + "    return {}, {'seen': model} if facts.round == 1 else {}\n",
+        # How many rounds there will be is nobody's business: cells of more rounds go on from those of fewer.
+        LOCAL + "    assert facts.settings.rounds == 0\n    return Local()\n",
+    ],
+)
+def test_what_is_no_mistake(source: str, processes: int, tiny: TinyFederation, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"from bflp.engine.local import Local\n{source}", encoding="utf-8")
+    method = {"algorithm": {"file": str(tmp_path / "mine.py")}}
+    everyone = {len(SIZES): {"fraction": 1.0, "rounds": 3}}
+    result, _, _ = tiny.run(tiny.job("MINE", None, models={"MINE": method}, setups=everyone), processes=processes)
+    assert len(result["rounds"]) == 3
+
+
+@pytest.mark.parametrize("how", ["requires_grad_()", "bfloat16()"])
+def test_tensors_that_cannot_be_sent_are_one_line(how: str, tiny: TinyFederation, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"{REPORT}    return {{'x': model.clone().{how}}}, {{}}\n", encoding="utf-8")
+    method = {"algorithm": {"file": str(tmp_path / "mine.py")}}
+    with pytest.raises(HopelessError, match=r"tensors \(detached, not bfloat16\)"):
+        tiny.run(tiny.job("MINE", None, models={"MINE": method}))
 
 
 @pytest.mark.parametrize(

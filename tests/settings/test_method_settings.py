@@ -218,6 +218,15 @@ def test_mistakes_of_an_algorithm_in_the_folder_are_one_line(
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_dense_is_what_null_is() -> None:
+    """The same cells, not trained again."""
+    plans = [
+        Plan(parsed({"M": {"base": "FVBWA", "posterior": {"variational": given}}})) for given in (None, "dense", "all")
+    ]
+    null, dense, every = ([plan.job(cell) for cell in plan.cells] for plan in plans)
+    assert null == dense and not set(null) & set(every)
+
+
 def test_fedavg_comes_first_and_is_there() -> None:
     assert algorithms.names()[0] == "fedavg"
     assert "fedavg" in algorithms.names()

@@ -256,7 +256,11 @@ def test_the_papers_config_is_valid() -> None:
         (("partitions", "a b"), {"strategy": "iid"}, ["partitions", "'a b'", "letters, digits"]),
         (("partitions", ".."), {"strategy": "iid"}, ["partitions", "'..'"]),
         *((("results_dir",), text, ["results_dir", "must be a path"]) for text in ("$(id)", 'a"b', "a'b", "{a}", "a*")),
-        *((("results_dir",), text, ["results_dir", "must be a path"]) for text in ("", " ", "a\nb", "~/x", "-x")),
+        *(
+            (("results_dir",), text, ["results_dir", "must be a path"])
+            for text in ("", " ", "a\nb", "~/x", "-x", ".", "./", "./.")
+        ),
+        (("datasets", "mine.made"), {"source": "x.npz"}, ["datasets", "'mine.made'"]),
         (("data_dir",), None, ["data_dir", "empty"]),
         (("datasets", "mine"), {"source": "`id`"}, ["datasets.mine.source", "must be a path"]),
         (("aggregators", "MINE"), {"file": "nowhere.py"}, ["aggregators.MINE.file", "no file nowhere.py"]),

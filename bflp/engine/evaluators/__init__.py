@@ -11,6 +11,7 @@ trains, and one that is not asked for is in no fingerprint. Settings read METRIC
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,9 +20,10 @@ OF_CLIENTS = ("ensemble", "personal")  # those that need the models of the last 
 
 @dataclass(frozen=True)
 class Measured:
-    """final: metric -> value; clients: what -> a value per client of the federation, None for those without one."""
+    """final: metric -> value, None where there is nothing to measure; clients: what -> a value per client of the
+    federation, None for those without one."""
 
-    final: dict[str, float]
+    final: Mapping[str, float | None]
     clients: dict[str, list[float | None]] = field(default_factory=dict)
 
 

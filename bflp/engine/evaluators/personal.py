@@ -64,7 +64,7 @@ def evaluate(subject: Subject, asked: dict[str, Any]) -> Measured:
                     values[f"{model}_on_{data}_{name}"][client] = value
     clients = range(len(inputs.sizes))
     return Measured(
-        {name: float(np.mean(list(found.values()))) for name, found in values.items()},
+        {name: float(np.mean(list(found.values()))) if found else None for name, found in values.items()},
         {
             name: [round(found[client], 6) if client in found else None for client in clients]
             for name, found in values.items()
