@@ -9,7 +9,7 @@ A file holds any of the functions `local`, `report` and `server` (bflp.engine.lo
     SENDS_PARAMETERS     False where clients send their messages alone, and no parameters
     TRAINS_MODELS        False where the parameters that a client trains are no model by themselves
     SPARSE               True where zeros are left out of what clients send and are sent
-    DEFAULT_AGGREGATORS  its rules, where neither the method nor the grid says others
+    DEFAULT_AGGREGATORS  its rules where the method names none; they come before the grid's
     refuse               function of its settings and a data set's `training`: why they do not go together, or ""
 """
 

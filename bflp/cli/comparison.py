@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings_arguments(parser)
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--partial", action="store_true", help="from the cells that have run so far")
-    source.add_argument("--archive", type=Path, help="a folder that holds cells/...; tables go beside it")
+    source.add_argument("--archive", type=Path, help="a folder that holds cells/...; tables are written into it")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """Show how far the grid is.
 
-Cells done, running, waiting, diverged and failed, and the time that is left.
+Cells done, running, waiting, killed, failed, diverged and stale, and the time that is left.
 """
 
 import argparse

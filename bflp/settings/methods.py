@@ -167,7 +167,7 @@ class MethodSettings(Section):
     network: Network | None = None
     """Instead of the data set's and the top-level `network`."""
     aggregators: Annotated[list[Name], AfterValidator(once)] | None = None
-    """The rules of this method; null: the grid's."""
+    """The rules of this method; null: those of its algorithm (pfedbayes: AALV), else the grid's."""
     sweep: Sweep | None = None
     """Instead of one row, one for each value of a setting, which wins over all else that sets it."""
 

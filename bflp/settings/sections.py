@@ -98,7 +98,7 @@ class DatasetSettings(Section):
     """What differs from the built-in data set of this name, or a data set of your own."""
 
     source: PathText | None = None
-    """An .npz file with train_images, train_labels, test_images, test_labels."""
+    """An .npz file with train_images, train_labels, test_images, test_labels (or features instead of images)."""
     augment: Augment | None = None
     """Training augmentation; cifar10 and cifar100 pad by 4 and flip unless told otherwise."""
     training: Training | None = None
@@ -352,4 +352,5 @@ class StatisticsSettings(Section):
     equivalence: Annotated[dict[Annotated[str, BeforeValidator(_compared)], PositiveFloat], Field(min_length=1)] = {
         **{"accuracy": 0.5, "ece": 0.5, "nll": 0.01}
     }
-    """The metrics that are compared, each with the largest difference that does not matter, in its unit."""
+    """The metrics that are compared, each with the largest difference that does not matter, in its unit; only those of
+    which more or less is better."""

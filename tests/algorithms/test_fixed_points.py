@@ -160,4 +160,4 @@ def test_of_all_that_remember(name: str, tiny: TinyFederation) -> None:
     federation.is_evaluated = lambda round_: False  # type: ignore[method-assign]
     here = SimpleNamespace(run=lambda sent, tasks: [work.train(sent, each) for each in tasks])
     outcome = federation.round(federation.initial(), 1, here)
-    assert bool(outcome.server.state or outcome.clients) == (name in {*AT_REST, "pfedbayes"})
+    assert bool(outcome.server.state or any(outcome.clients.values())) == (name in {*AT_REST, "pfedbayes"})

@@ -225,7 +225,7 @@ def test_files_that_the_config_does_not_name(cell: SmallCell) -> None:
 )
 def test_the_evaluation(cell: SmallCell, change: Callable[[SmallCell], Any], words: tuple[str, ...]) -> None:
     change(cell)
-    only_finding(verify(cell.plan), cell.evaluation, *words, "run snakemake again, or bflp evaluate")
+    only_finding(verify(cell.plan), cell.evaluation, *words, "run bflp evaluate")
     assert cell.run("evaluate", cell.settings_arguments()).code == 0
     assert verify(cell.plan).wrong == []
 

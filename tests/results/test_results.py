@@ -180,6 +180,10 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], str]] = {
 }
 
 
+# An evaluation is no output of Snakemake's, which does not miss it.
+ADVICE = {"result": "delete it and run snakemake again", "evaluation": "run bflp evaluate"}
+
+
 @pytest.mark.parametrize("kind", ["result", "evaluation"])
 @pytest.mark.parametrize("case", DAMAGE)
 def test_damaged_and_foreign_files_are_named(plan: Plan, case: str, kind: str) -> None:
@@ -195,7 +199,7 @@ def test_damaged_and_foreign_files_are_named(plan: Plan, case: str, kind: str) -
     assert "\n" not in message
     assert message.startswith(str(path))
     assert words.format(kind=kind) in message
-    assert message.endswith("delete it and run snakemake again")
+    assert message.endswith(ADVICE[kind])
 
 
 @pytest.mark.parametrize("kind", ["result", "evaluation"])
@@ -280,7 +284,7 @@ def test_a_whole_file_of_the_wrong_form_is_refused(plan: Plan, kind: str) -> Non
         with pytest.raises(DataError) as caught:
             READERS[kind](path, cell)
         message = str(caught.value)
-        assert message.startswith(f"{path} ") and message.endswith(": delete it and run snakemake again"), words
+        assert message.startswith(f"{path} ") and message.endswith(f": {ADVICE[kind]}"), words
         assert words in message and "\n" not in message, message
 
 
