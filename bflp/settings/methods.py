@@ -41,10 +41,7 @@ class Posterior(PosteriorSettings):
     kind: Literal["none", "variational", "ivon", "laplace", "swag"] = "variational"
     """How a client gets its Gaussian: by variational layers as in the paper, IVON's Hessian, a Laplace approximation at
     the end of local training, or the iterates of SWAG; none: weights are single numbers."""
-    variational: Annotated[
-        Annotated[str, Field(pattern=r"^(dense|all|last:[1-9]\d{0,2})$")] | None,
-        AfterValidator(lambda given: None if given == "dense" else given),
-    ] = neutral(None)
+    variational: Annotated[str, Field(pattern=r"^(dense|all|last:[1-9]\d{0,2})$")] | None = neutral(None)
     """Which weights of variational layers are Gaussian: `dense` (also null), `all`, or `last:N`, the last N layers; the
     other kinds have all."""
 

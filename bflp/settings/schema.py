@@ -359,6 +359,8 @@ class Settings(Section):
         entry = self.methods[name]
         over = entry.posterior.model_dump(exclude_unset=True)
         posterior = Posterior.model_validate(laid(self.posterior.model_dump(exclude_unset=True), over))
+        if posterior.variational == "dense":  # the same cells as null, which leaves it out of their settings
+            posterior = posterior.model_copy(update={"variational": None})
         optimiser = entry.optimiser.model_dump(mode="json", exclude=set(Training.model_fields))
         if posterior.kind not in ("none", "variational") and "bounds" not in over.get("log_variance", {}):
             # The paper's bounds are those of its layers; other variances may be much smaller.

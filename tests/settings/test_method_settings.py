@@ -225,6 +225,8 @@ def test_dense_is_what_null_is() -> None:
     ]
     null, dense, every = ([plan.job(cell) for cell in plan.cells] for plan in plans)
     assert null == dense and not set(null) & set(every)
+    with pytest.raises(ConfigError, match="with kind laplace all weights have a posterior"):
+        parsed({"M": {"base": "FVBWA", "posterior": {"kind": "laplace", "variational": "dense"}}})
 
 
 def test_fedavg_comes_first_and_is_there() -> None:
