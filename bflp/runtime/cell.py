@@ -212,9 +212,10 @@ class _Loop:
             if on_divergence == "stop":
                 raise HopelessError(text) from None
             print(f"{self.job}: recorded as diverged: {text}", file=sys.stderr)
-            # Where only the curves are not finite the round itself is done.
+            # Where a longer run was stopped here and only the curves are not finite, the round itself is done.
             for lists in (self.progress.timing, self.progress.traffic):
                 lists.update({key: found[: error.round - 1] for key, found in lists.items() if isinstance(found, list)})
+            self.progress.resumed_at[:] = [at for at in self.progress.resumed_at if at < error.round]
             return Diverged(round=error.round, client=error.client, reason=error.reason)
         return None
 

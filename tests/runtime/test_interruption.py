@@ -17,6 +17,8 @@ import psutil
 import pytest
 from tiny_federation import stopped_after
 
+from bflp.engine.errors import DivergedError
+from bflp.engine.round import Federation
 from bflp.errors import UserError
 from bflp.grid.paths import Paths
 from bflp.runtime import progress
@@ -350,3 +352,21 @@ def test_workers_end_with_their_parent_and_its_lock_is_free(tiny):
             each.kill()
         process.communicate()
     tiny.run(tiny.job())
+
+
+def test_curves_that_diverge_where_a_longer_run_was_stopped_are_recorded(tiny, monkeypatch):
+    """The round itself was done: its times are there, and do not belong to the result."""
+
+    def job(rounds):
+        return tiny.job(setups={4: {"fraction": 0.75, "rounds": rounds}}, evaluation={"every": 4})
+
+    with stopped_after(3):
+        tiny.run(job(6))
+
+    def diverge(self, model, round_, executor):
+        raise DivergedError(round_, None, "evaluation: nll not finite")
+
+    monkeypatch.setattr(Federation, "curves", diverge)
+    result, _, _ = tiny.run(job(3), on_divergence="record")
+    assert (result["diverged"]["round"], result["rounds"]) == (3, [])
+    assert [len(result["timing"]["train_seconds"]), len(result["traffic"]["up_bytes"])] == [2, 2]
