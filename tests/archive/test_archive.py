@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import random
@@ -413,3 +414,12 @@ def test_a_checksum_is_of_the_content() -> None:
     assert read_checksums(text) == {n: hashlib.sha256(c).hexdigest() for n, c in (("a", b"1"), ("b", b"2"))}
     for at in range(len(text)):
         assert read_checksums(text[:at] + "x" + text[at + 1 :]) is None
+
+
+def test_a_full_disk_is_no_damage(made: tuple[Plan, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(source: object, target: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("bflp.archive.check.shutil.copyfileobj", full)
+    with pytest.raises(OSError, match="No space left"):
+        check(made[1])

@@ -188,3 +188,9 @@ def test_mistakes_in_settings_are_told_in_one_line(tmp_path: Path) -> None:
         program("train", "--cell", "fmnist/iid/10/FED/none/seed0", cwd=tmp_path)
     )
     assert program("status", "--config", "device=cpu", "processes=1", cwd=tmp_path).returncode == 0
+
+
+def test_a_closed_output_is_no_error() -> None:
+    command = ["sh", "-c", 'exec "$0" "$@" >&-', sys.executable, str(RUN), "why"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
