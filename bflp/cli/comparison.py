@@ -12,8 +12,9 @@ from bflp.cli.common import finished_cells, plan_from
 from bflp.errors import DataError
 from bflp.files import whole_file, write_text
 from bflp.paper.claims import CLAIMS, in_words
-from bflp.paper.comparison import compare, comparison_table, left_out, summary
+from bflp.paper.comparison import compare, comparison_table, left_out, set_ups, summary
 from bflp.paper.comparison_figure import draw
+from bflp.paper.sources import planned
 from bflp.reporting.figures import style
 from bflp.reporting.formats import write_table
 from bflp.reporting.markdown import to_markdown
@@ -29,15 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    if arguments.archive or arguments.partial:
-        plan = None if arguments.archive else plan_from(arguments)
-        folder = plan.results / "tables_partial" if plan else arguments.archive
-        finished = finished_cells(plan) if plan else read_folder(arguments.archive)
-        found, setups = frame(finished), [(cell, result.settings) for cell, result, _ in finished]
+    if arguments.archive:
+        finished, folder = read_folder(arguments.archive), arguments.archive
+        found, setups = frame(finished), set_ups(finished)
     else:
         plan = plan_from(arguments)
-        found, folder = read_merged(plan), plan.results / "tables"
-        setups = [(cell, plan.cell_settings(cell)) for cell in plan.cells]
+        found = frame(finished_cells(plan)) if arguments.partial else read_merged(plan)
+        folder = plan.results / ("tables_partial" if arguments.partial else "tables")
+        setups = [(cell, planned(plan, cell)) for cell in plan.cells]
     compared = compare(found, setups)
     gone = left_out(found)
     if compared.empty:

@@ -245,20 +245,24 @@ class Plan:
     def evaluation_of(self, cell: Cell) -> dict[str, Any]:
         """The settings and the code that an evaluation of the cell's final model depends on."""
         if (key := (*cell.block, *cell.row)) not in self._evaluations:
-            settings, evaluation = self.settings, self.settings.evaluation
-            own: dict[str, Any] = {"ece_bins": evaluation.ece_bins}
-            if self.has_posterior(cell.model):
-                own["monte_carlo_samples"] = evaluation.final.monte_carlo_samples or evaluation.monte_carlo_samples
-            if ood := settings.out_of_distribution(cell.dataset):
-                own["out_of_distribution"] = ood
-            if evaluation.keep_predictions:
-                own["keep_predictions"] = True
-            if asked := evaluation.final.asked():
-                own["final"] = asked
-            job = json.loads(self.job(cell))
-            code = fingerprint(evaluation_modules(job, filed(), asked), outside_files(job, "network"))
+            own, job = self.evaluation_settings(cell), json.loads(self.job(cell))
+            code = fingerprint(evaluation_modules(job, filed(), own.get("final", {})), outside_files(job, "network"))
             self._evaluations[key] = {"settings": own, "fingerprint": code}
         return self._evaluations[key]
+
+    def evaluation_settings(self, cell: Cell) -> dict[str, Any]:
+        """The settings that an evaluation of the cell's final model depends on."""
+        evaluation = self.settings.evaluation
+        own: dict[str, Any] = {"ece_bins": evaluation.ece_bins}
+        if self.has_posterior(cell.model):
+            own["monte_carlo_samples"] = evaluation.final.monte_carlo_samples or evaluation.monte_carlo_samples
+        if ood := self.settings.out_of_distribution(cell.dataset):
+            own["out_of_distribution"] = ood
+        if evaluation.keep_predictions:
+            own["keep_predictions"] = True
+        if asked := evaluation.final.asked():
+            own["final"] = asked
+        return own
 
     def identity(self) -> str:
         """A short hash of all jobs and the data: the same only for the same grid, settings, data and code."""

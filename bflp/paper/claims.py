@@ -50,7 +50,7 @@ def in_words(source: str, frame: pd.DataFrame) -> str:
 
 def _verdict(claim: str, cases: list[tuple[str, bool]]) -> Verdict:
     if not cases:
-        return Verdict(claim, "not enough data", "no case with all the rows that it compares")
+        return Verdict(claim, "not enough data", "too few cases with all the rows that it compares")
     failed = [name for name, holds in cases if not holds]
     if not failed:
         # Few cases are named: a claim about much may rest on little.

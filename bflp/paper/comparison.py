@@ -7,18 +7,18 @@ source prints no error it is given in points (of an NLL or a spread: as it is).
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
 from bflp.engine.metrics.registry import METRICS
-from bflp.errors import DataError
 from bflp.grid.cell import Cell
-from bflp.paper.sources import KEYS, sources
+from bflp.paper.sources import KEYS, set_up, sources
 from bflp.reporting.table import MISSING, Entry, Table
 from bflp.reporting.titles import aggregator_title, block_title, row_title
+from bflp.results.frame import Finished
 
 MARKED_BEYOND = 3.0
 COLUMNS = [
@@ -37,7 +37,7 @@ COLUMNS = [
     "marked",
     "differing",  # the settings that are not the published ones, in words
 ]
-Setups = Iterable[tuple[Cell, Mapping[str, Any]]]  # cells and their settings, in the form of a result's
+SetUps = Sequence[tuple[Cell, Mapping[str, Any]]]  # of cells, as from bflp.paper.sources.set_up
 
 
 def published() -> pd.DataFrame:
@@ -49,10 +49,15 @@ def published() -> pd.DataFrame:
     return frame.assign(sources_low=low, sources_high=high)
 
 
-def compare(frame: pd.DataFrame, setups: Setups) -> pd.DataFrame:
+def set_ups(finished: Iterable[Finished]) -> SetUps:
+    """Of results, as they say themselves."""
+    return [(cell, set_up(result.settings, found.settings if found else {})) for cell, result, found in finished]
+
+
+def compare(frame: pd.DataFrame, setups: SetUps) -> pd.DataFrame:
     """COLUMNS for every published number of which we have at least one seed, and of whose seeds none diverged.
 
-    frame: tidy results (results.frame); setups: of its cells. Raises DataError where a published cell has none.
+    frame: tidy results (results.frame); setups: of its cells.
     """
     theirs = published()
     metrics = [name for name in METRICS if name in frame]
@@ -68,8 +73,7 @@ def compare(frame: pd.DataFrame, setups: Setups) -> pd.DataFrame:
     joined["marked"] = known & (joined["difference"].abs() > MARKED_BEYOND)
     joined["differing"] = _differing(joined, setups)
     # Rows in the order of the sources, and what several sources have together.
-    places = [pd.factorize(joined[name])[0] for name in ("metric", *reversed(KEYS))]
-    return joined.iloc[np.lexsort(places)].reset_index(drop=True)[COLUMNS]
+    return joined.sort_values([*KEYS, "metric"], key=lambda names: pd.factorize(names)[0], ignore_index=True)[COLUMNS]
 
 
 def usable(frame: pd.DataFrame) -> pd.DataFrame:
@@ -88,15 +92,13 @@ def left_out(frame: pd.DataFrame) -> str:
     return f"Left out: {'; '.join(rows)}." if rows else ""
 
 
-def _differing(joined: pd.DataFrame, setups: Setups) -> list[str]:
+def _differing(joined: pd.DataFrame, setups: SetUps) -> list[str]:
     """In what each row's settings differ from its source's, over all its seeds."""
     by_row: dict[tuple[str, ...], list[tuple[Cell, Mapping[str, Any]]]] = {}
     for cell, settings in setups:
         by_row.setdefault((*cell.block, *cell.row), []).append((cell, settings))
     found: dict[tuple[str, ...], str] = {}
     for key in map(tuple, joined[["source", *KEYS]].drop_duplicates().to_numpy()):
-        if key[1:] not in by_row:
-            raise DataError(f"there are numbers of {'/'.join(key[1:])}, but no settings to hold against the published")
         texts = [text for of_cell in by_row[key[1:]] for text in sources()[key[0]].differing(*of_cell)]
         found[key] = "; ".join(dict.fromkeys(texts))
     return [found[tuple(key)] for key in joined[["source", *KEYS]].to_numpy()]
@@ -123,7 +125,7 @@ def comparison_table(compared: pd.DataFrame, left_out: str = "") -> Table:
             ours = Entry(row["ours"], row["ours_error"], 1, 1)
             difference = f"{row['difference']:+.1f}{'' if row['unit'] == 'deviations' else ' pt'}"
             values = (source.name, theirs, ours, str(row["seeds"]), difference + (" *" if row["marked"] else ""))
-            rows.append((labels, (*values, span(row), notes.get(row["differing"], "same"))))
+            rows.append((labels, (*values, _span(row), notes.get(row["differing"], "same"))))
         shown.append((block_title(*key), rows))
     differing = "".join(f" ({letter}) {text}." for text, letter in notes.items())
     return Table(
@@ -140,9 +142,10 @@ def comparison_table(compared: pd.DataFrame, left_out: str = "") -> Table:
     )
 
 
-def span(row: Mapping[Any, Any]) -> str:
+def _span(row: Mapping[Any, Any]) -> str:
     """The range of a number over the sources that have it, or that there is only one."""
-    return MISSING if np.isnan(row["sources_low"]) else f"{row['sources_low']:g} to {row['sources_high']:g}"
+    low, high = (np.format_float_positional(row[name], min_digits=1) for name in ("sources_low", "sources_high"))
+    return MISSING if np.isnan(row["sources_low"]) else f"{low} to {high}"
 
 
 def _letters(index: int) -> str:

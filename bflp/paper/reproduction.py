@@ -29,7 +29,7 @@ from bflp.errors import DataError
 from bflp.files import canonical_json
 from bflp.grid.cell import NO_AGGREGATOR, Cell
 from bflp.paper.claims import CLAIMS, in_words
-from bflp.paper.comparison import compare, comparison_table, parts, published, summary
+from bflp.paper.comparison import MARKED_BEYOND, compare, comparison_table, parts, published, set_ups, summary
 from bflp.paper.label_skew import effective_labels, label_counts
 from bflp.paper.sources import KEYS, sources
 from bflp.paper.spread_without_data import covers, spread_without_data
@@ -71,6 +71,9 @@ PLANNED: dict[str, tuple[str, ...]] = {
     "project": ("fmnist/iid/10/FVBWA/EAA/seed0", "fmnist/iid/10/FVBWA/AALV/seed0"),
 }
 LATE_ROUNDS = 20
+END = ["accuracy %, last round", f"last {LATE_ROUNDS} rounds, ± standard deviation"]
+# By weights that are equal where clients are: each is the other there.
+TWINS = {"FED": "FEDAVG", "FEDAVG": "FED", "FVBA": "FVBWA", "FVBWA": "FVBA"}
 SKEW_SEEDS = 200
 Kept = tuple[str, Cell, Result]  # variant, cell, result
 
@@ -98,7 +101,7 @@ def compared(variant: str) -> pd.DataFrame:
 
 
 def _compared(finished: list[Finished]) -> pd.DataFrame:
-    return compare(frame(finished), [(cell, result.settings) for cell, result, _ in finished])
+    return compare(frame(finished), set_ups(finished))
 
 
 def _fill(what: str, variant: str | None) -> str:
@@ -128,10 +131,19 @@ def _fill(what: str, variant: str | None) -> str:
             return summary(compared(variant))
         if what == "late":
             return _late(variant)
-        # Without times: the cells ran on different machines, and some beside other programs.
-        found = frame(archive(variant)).assign(train_seconds=math.nan)
-        return "\n".join(in_words(source, found) for source in CLAIMS).rstrip()
+        return _claims(variant)
     raise DataError(f"{FOLDER}/template.md: unknown placeholder {what} {variant or ''}")
+
+
+def _claims(variant: str) -> str:
+    """Also on what was run once for both arithmetics, and is kept as reference. Without times: the cells ran on
+    different machines, and some beside other programs."""
+    by_cell = {each[0]: each for each in archive(variant)}
+    if variant == "exact":
+        shared = {each[0]: each for each in archive("reference") if "aggregation" not in each[1].settings}
+        by_cell = shared | by_cell
+    found = frame(list(by_cell.values())).assign(train_seconds=math.nan)
+    return "\n".join(in_words(source, found) for source in CLAIMS).rstrip()
 
 
 def _missing() -> str:
@@ -165,11 +177,14 @@ def _late(wanted: str) -> str:
     rows = []
     for variant, cell, result in kept():
         if variant == wanted:
-            late = [entry.accuracy for entry in result.rounds][-LATE_ROUNDS:]
-            mean, deviation = statistics.mean(late), statistics.stdev(late)
-            rows.append([f"`{cell}`", _number(late[-1]), _number(mean), _number(deviation)])
-    headers = ["cell", "accuracy %, last round", f"mean of the last {LATE_ROUNDS} rounds", "standard deviation"]
-    return _table(headers, rows)
+            rows.append([f"`{cell}`", *_end(result)])
+    return _table(["cell", *END], rows)
+
+
+def _end(result: Result) -> list[str]:
+    """Of accuracies (%): that of the last round; mean and standard deviation of the last ones."""
+    late = [entry.accuracy for entry in result.rounds][-LATE_ROUNDS:]
+    return [_number(late[-1]), f"{_number(statistics.mean(late))} ± {_number(statistics.stdev(late))}"]
 
 
 def _variants() -> str:
@@ -182,7 +197,7 @@ def _variants() -> str:
     for cell, results in by_cell.items():
         if len(results) > 1:
             name = f"{cell.model} {cell.aggregator}"
-            row = theirs[cell.dataset, cell.partition, cell.clients, cell.model, cell.aggregator]
+            row = theirs[*cell.block, *cell.row]
             rows.append([name, "published", *(_number(row[metric]) for metric in CURVES)])
             for variant, result in results:
                 rows.append([name, variant, *(_number(getattr(result.rounds[-1], metric)) for metric in CURVES)])
@@ -228,7 +243,10 @@ def _side_by_side() -> str:
         have = ours[(ours[KEYS] == list(key)).all(axis=1)]
         if len(found) == 1 and (have.empty or found["source"].iloc[0] == "bflp"):
             continue
-        printed = {name: f"{value:g}" for name, value in zip(found["source"], found["published"], strict=True)}
+        printed = {
+            name: f"{value:.{sources()[name].about.decimals}f}"
+            for name, value in zip(found["source"], found["published"], strict=True)
+        }
         low, high = found["published"].min(), found["published"].max()
         rows.append(
             [
@@ -255,11 +273,11 @@ def _verdict(have: pd.DataFrame, low: float, high: float) -> str:
     texts = ["between them" if inside else f"{value - (high if value > high else low):+.1f} points"]
     for row in have.to_dict("records"):
         name = sources()[row["source"]].about.name
-        if row["unit"] == "deviations" and not row["marked"]:
-            texts.append(f"within 3 deviations of {name}")
+        if row["unit"] == "deviations":
+            texts.append(f"{'beyond' if row['marked'] else 'within'} {MARKED_BEYOND:.0f} deviations of {name}")
         if row["differing"]:
             texts.append(f"another set-up than {name}: {row['differing']}")
-    return "; ".join(texts if inside or len(texts) > 1 else [*texts, "unexplained"])
+    return "; ".join(texts)
 
 
 def _beyond() -> str:
@@ -279,9 +297,28 @@ def _beyond() -> str:
                     why = f"the set-up: {row['differing']}"
             if why == "unexplained":
                 why = _on_another_partition(variant, row) or why
+            if why.startswith("unexplained"):
+                why += _beside_twin(row)
             name = f"{row['model']} {row['aggregator']}, {row['dataset']} {row['partition']} {row['clients']}"
             rows.append([variant, name, METRICS[row["metric"]].label, f"{row['difference']:+.1f}", beside, why])
     return _table(["variant", "row", "number", "deviations", "same seeds, reference", "why"], rows) if rows else "None."
+
+
+def _beside_twin(row: Mapping[Any, Any]) -> str:
+    """That the number is within 3 deviations of the paper's other row of what is one model here; else nothing."""
+    numbers = sources()["bflp"].numbers.set_index([*KEYS, "metric"])
+    for twin in _same_model(tuple(row[key] for key in KEYS))[1:]:
+        theirs = numbers.loc[(*twin, row["metric"])]
+        difference = (row["ours"] - theirs["published"]) / theirs["deviation"]
+        if row["source"] == "bflp" and abs(difference) <= MARKED_BEYOND:
+            return f"; {difference:+.1f} beside the paper's row of {twin[3]}, here the same model"
+    return ""
+
+
+def _same_model(key: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """A published row, and the other one of the same model where all clients have equally many samples."""
+    twin = TWINS.get(key[3]) if key[1] == "iid" else None
+    return [key, *([(*key[:3], twin, key[4])] if twin else [])]
 
 
 def _on_another_partition(variant: str, row: Mapping[Any, Any]) -> str:
@@ -350,20 +387,18 @@ def _draws(iid: bool) -> str:
     rows = []
     for found in (group for group in groups.values() if any(drawn != cell.seed for drawn, cell, _ in group)):
         for drawn, cell, result in sorted(found, key=lambda each: (each[0], each[1].seed)):
-            settings, late = result.settings, [entry.accuracy for entry in result.rounds][-LATE_ROUNDS:]
-            row = [f"`{cell}`", drawn, cell.seed, _number(late[-1])]
-            row.append(f"{statistics.mean(late):.2f} ± {statistics.stdev(late):.2f}")
+            settings, row = result.settings, [f"`{cell}`", drawn, cell.seed, *_end(result)]
             if not iid:
                 counts = label_counts(cell.dataset, settings["setup"]["clients"], drawn, settings["partition"])
-                row.append(f"{effective_labels(counts):.2f}")
+                row += [_number(result.rounds[4].accuracy), f"{effective_labels(counts):.2f}"]
             rows.append(row)
-    headers = ["cell", "seed of the partition", "of all else", "accuracy %, last round"]
-    headers += [f"last {LATE_ROUNDS} rounds, ± standard deviation", *([] if iid else ["effective labels"])]
+    headers = ["cell", "seed of the partition", "of all else", *END, *([] if iid else ["round 5", "effective labels"])]
     return _table(headers, rows) if rows else "None."
 
 
 def _seeds() -> str:
-    """Rows of a variant with several seeds, against the published runs of the same row."""
+    """Rows of a variant with several seeds, against the published runs of each row of the same model. Not where an
+    error is printed as 0.00, which says too little of the deviation."""
     source = sources()["bflp"]
     rows = []
     known = set(source.numbers[KEYS].itertuples(index=False, name=None))
@@ -371,8 +406,10 @@ def _seeds() -> str:
     for variant, key, runs in of_variants:
         if len(runs) < 2 or key not in known:
             continue
-        for metric in ("accuracy", "ece", "nll"):
-            number = source.numbers.query(f"metric == '{metric}'").set_index(KEYS).loc[key]
+        for metric, row in ((metric, row) for metric in ("accuracy", "ece", "nll") for row in _same_model(key)):
+            number = source.numbers.query(f"metric == '{metric}'").set_index(KEYS).loc[row]
+            if number["error"] == 0:
+                continue
             theirs = Sample(number["published"], number["deviation"], source.about.seeds)
             values = runs[metric].astype(float)
             ours = Sample(values.mean(), values.std(), len(values))
@@ -384,6 +421,7 @@ def _seeds() -> str:
                     variant,
                     f"{key[3]} {key[4]}, {block_title(*key[:3])}",
                     METRICS[metric].title,
+                    row[3],
                     *(f"{it.mean:.{digits}f} ± {it.half_interval:.{digits}f} ({it.runs})" for it in (ours, theirs)),
                     f"{apart.value:+.{digits}f} ± {apart.half_interval:.{digits}f}",
                     f"{apart.p:.2f}",
@@ -391,8 +429,8 @@ def _seeds() -> str:
                     needed or f"over {MOST_RUNS}",
                 ]
             )
-    headers = ["variant", "row", "number", "ours (runs)", "published (runs)", "difference", "p", "detectable"]
-    return _table([*headers, "runs needed"], rows)
+    headers = ["variant", "row", "number", "beside", "ours (runs)", "published (runs)", "difference", "p"]
+    return _table([*headers, "detectable", "runs needed"], rows)
 
 
 def _below() -> str:

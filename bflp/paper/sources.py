@@ -7,24 +7,27 @@ of these differ from the published set-up is said beside it.
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pandas as pd
-from pydantic import ValidationError
+from pydantic import BeforeValidator, ValidationError
 
+from bflp.aggregators import names as rules
+from bflp.datasets.registry import BUILT_IN
 from bflp.engine.metrics.registry import METRICS
 from bflp.errors import DataError
-from bflp.grid.cell import Cell
+from bflp.grid.cell import NO_AGGREGATOR, Cell
 from bflp.grid.plan import Plan
 from bflp.settings.explain import one_line
 from bflp.settings.read import read_file
 from bflp.settings.schema import load
-from bflp.settings.values import NonNegativeInt, PositiveInt, Section
+from bflp.settings.values import AnyFloat, NonNegativeFloat, NonNegativeInt, PositiveInt, Section
 
 PUBLISHED = Path(__file__).parent / "published"
 CONFIGS = Path(__file__).resolve().parents[2] / "examples" / "papers"
@@ -32,6 +35,7 @@ KEYS = ["dataset", "partition", "clients", "model", "aggregator"]
 # Names stay text, also those that look like numbers.
 TEXT = dict.fromkeys(KEYS, str)
 UNSET = "unset"  # a setting that is not there, or has its default
+FINAL = ("ece_bins", "monte_carlo_samples")
 
 
 class About(Section):
@@ -52,6 +56,24 @@ class About(Section):
     doubtful: Sequence[str] = ()
 
 
+class Number(Section, extra="ignore"):
+    """A line of numbers.csv."""
+
+    dataset: str
+    partition: str
+    clients: str
+    model: str
+    aggregator: str
+    metric: Literal[tuple(METRICS)]  # type: ignore[valid-type]
+    mean: AnyFloat
+    error: Annotated[NonNegativeFloat | None, BeforeValidator(lambda text: text or None)]
+
+    @property
+    def cell(self) -> Cell:
+        """With seed 0."""
+        return Cell(self.dataset, self.partition, self.clients, self.model, self.aggregator, 0)
+
+
 @dataclass(frozen=True)
 class Source:
     """A source. numbers: KEYS, metric, published, error (as printed, or NaN), deviation (of one seed, or NaN)."""
@@ -70,24 +92,37 @@ class Source:
             for key in keys
             if key != "evaluation.every"
         ]
-        names = (cell.dataset, cell.partition, cell.clients, cell.model, cell.aggregator)
+        names = (*cell.block, *cell.row)
         return [*texts, *(self.about.unlike[name] for name in names if name in self.about.unlike)]
 
     def settings(self, cell: Cell) -> dict[str, Any]:
-        """The published set-up of a cell, in the form of a result's settings."""
-        try:
-            return self.plan.cell_settings(cell)
-        except KeyError as error:
-            raise DataError(
-                f"{CONFIGS / self.key}.yaml does not describe {error} of {cell}, which is published"
-            ) from None
+        """The published set-up of a cell, as from `planned`."""
+        return planned(self.plan, cell)
+
+
+def set_up(settings: Mapping[str, Any], evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    """What a cell's numbers depend on, as sets of results are compared: the settings of its result and, as `final`,
+    those of its evaluation that change a number."""
+    return {**settings, "final": {key: evaluation[key] for key in FINAL if key in evaluation}}
+
+
+def planned(plan: Plan, cell: Cell) -> dict[str, Any]:
+    """`set_up` of a cell of a plan, with the file in whose place a built-in data set would be."""
+    own = plan.settings.source(cell.dataset) if cell.dataset in BUILT_IN else None
+    found = set_up(plan.cell_settings(cell), plan.evaluation_settings(cell))
+    return {**found, **({"data": own} if own else {})}
 
 
 @cache
 def sources() -> dict[str, Source]:
     """All sources by key, the paper that this project starts from first. Raises ConfigError and DataError."""
-    keys = sorted((file.parent.name for file in PUBLISHED.glob("*/source.yaml")), key=lambda key: (key != "bflp", key))
-    return {key: _read(key) for key in keys}
+    keys = sorted((file.name for file in PUBLISHED.iterdir() if file.is_dir()), key=lambda key: (key != "bflp", key))
+    found = {key: _read(key) for key in keys if key[0] not in "._"}
+    names = [source.about.name for source in found.values()]
+    for key, source in found.items():
+        if names.count(source.about.name) > 1:
+            raise DataError(f"{PUBLISHED / key}/source.yaml: another source has the name {source.about.name}, too")
+    return found
 
 
 def _read(key: str) -> Source:
@@ -96,28 +131,61 @@ def _read(key: str) -> Source:
         about = About.model_validate(read_file(file))
     except ValidationError as error:
         raise DataError(f"{file}: {one_line(error)}") from None
-    numbers = _numbers(PUBLISHED / key / "numbers.csv")
+    plan = Plan(load([CONFIGS / f"{key}.yaml"]))
+    numbers = _numbers(PUBLISHED / key / "numbers.csv", about, plan)
+    unknown = [name for name in about.unlike if not numbers[KEYS].isin([name]).any(axis=None)]
+    if unknown:
+        raise DataError(f"{file}: unlike: {unknown[0]} is not in numbers.csv")
     per_seed = {"standard error": math.sqrt(about.seeds), "standard deviation": 1.0, "none": math.nan}[about.error]
     # A deviation that is printed as 0.00 may be half a unit of the last digit.
     deviation = (numbers["error"] * per_seed).clip(lower=0.5 * 10**-about.decimals)
-    return Source(key, about, numbers.assign(deviation=deviation), Plan(load([CONFIGS / f"{key}.yaml"])))
+    return Source(key, about, numbers.assign(deviation=deviation), plan)
 
 
-def _numbers(file: Path) -> pd.DataFrame:
+def _numbers(file: Path, about: About, plan: Plan) -> pd.DataFrame:
+    numbers: dict[tuple[Cell, str], Number] = {}
+    unknown = cache(partial(_unknown, plan))
     try:
-        frame = pd.read_csv(file, keep_default_na=False, na_values={"error": [""]}, dtype=TEXT)
-        frame = frame.rename(columns={"mean": "published"})[[*KEYS, "metric", "published", "error"]]
-        frame = frame.astype({"published": float, "error": float})
+        with file.open(encoding="utf-8", newline="") as opened:
+            lines = csv.DictReader(opened)
+            for line in lines:
+                number = Number.model_validate(line)
+                key = number.cell, number.metric
+                wrong = "is there twice" if key in numbers else unknown(number.cell) or _mistake(number, about)
+                if wrong:
+                    row = "/".join([*number.cell.block, *number.cell.row])
+                    raise DataError(f"{file}, line {lines.line_num}: {number.metric} of {row}: {wrong}")
+                numbers[key] = number
     except FileNotFoundError:
         raise DataError(f"there is no {file}") from None
-    except (KeyError, ValueError) as error:
-        raise DataError(f"{file} must have the columns {', '.join(KEYS)}, metric, mean, error: {error}") from None
-    twice = frame[frame.duplicated([*KEYS, "metric"])]
-    unknown = sorted({*frame["metric"]} - {*METRICS})
-    if unknown or len(twice):
-        what = f"unknown metric {unknown[0]}" if unknown else f"is there twice: {'/'.join(twice.iloc[0][KEYS])}"
-        raise DataError(f"{file}: {what}")
-    return frame
+    except ValidationError as error:
+        raise DataError(f"{file}, line {lines.line_num}: {one_line(error)}") from None
+    if not numbers:
+        raise DataError(f"{file} has no numbers")
+    frame = pd.DataFrame([number.model_dump() for number in numbers.values()]).astype({"error": float})
+    return frame.rename(columns={"mean": "published"})
+
+
+def _unknown(plan: Plan, cell: Cell) -> str | None:
+    """What of a published row its config does not have."""
+    if cell.dataset not in BUILT_IN and not plan.settings.source(cell.dataset):
+        return f"unknown data set {cell.dataset}"
+    if cell.aggregator not in (NO_AGGREGATOR, *rules()):
+        return f"unknown rule {cell.aggregator} (none: {NO_AGGREGATOR})"
+    try:
+        plan.cell_settings(cell)
+    except KeyError as error:
+        return f"{error} is not in its file below {CONFIGS}"
+    return None
+
+
+def _mistake(number: Number, about: About) -> str | None:
+    """Why a number cannot be what it is said to be."""
+    if METRICS[number.metric].unit == "%" and not 0 <= number.mean <= 100:
+        return "must be in %"
+    if (number.error is None) != (about.error == "none"):
+        return f"its error is not as source.yaml says: {about.error}"
+    return None
 
 
 def _flat(settings: Mapping[str, Any], above: str = "") -> dict[str, Any]:

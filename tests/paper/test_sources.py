@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bflp.errors import DataError
+from bflp.errors import ConfigError, DataError
 from bflp.grid.cell import Cell
 from bflp.grid.plan import Plan
 from bflp.paper import sources as module
-from bflp.paper.sources import CONFIGS, KEYS, PUBLISHED, Source, sources
+from bflp.paper.sources import CONFIGS, KEYS, PUBLISHED, Source, planned, sources
 from bflp.settings.schema import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,15 +27,15 @@ def test_every_folder_and_every_config_is_a_source() -> None:
     assert {file.stem for file in CONFIGS.iterdir()} == set(sources())
 
 
-@pytest.mark.parametrize("key", ["bflp", "flower", "niid_bench"])
+@pytest.mark.parametrize("key", sorted(file.name for file in PUBLISHED.iterdir() if file.is_dir()))
 def test_config_describes_every_published_row_and_runs_it_as_described(key: str) -> None:
     """Alone, as comparisons read it, and over the project's config, as it is run."""
     source, run = sources()[key], Plan(load([ROOT / "config.yaml", CONFIGS / f"{key}.yaml"]))
     published = cells(source)
     for cell in published:
-        assert source.settings(cell) == run.cell_settings(cell)
-        assert source.differing(cell, run.cell_settings(cell)) == [
-            source.about.unlike[name] for name in (cell.partition, cell.model) if name in source.about.unlike
+        assert source.settings(cell) == planned(run, cell)
+        assert source.differing(cell, planned(run, cell)) == [
+            source.about.unlike[name] for name in (*cell.block, *cell.row) if name in source.about.unlike
         ]
     assert any(cell.block == other.block for cell in run.cells for other in published)
     known = {cell.row for cell in published}
@@ -72,10 +72,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     [
         ("source.yaml", "error: none", "error: range", "source.yaml: error: "),
         ("source.yaml", "seeds: 1", "sseeds: 1", "source.yaml: seeds: is missing; sseeds: unknown key"),
-        ("numbers.csv", "aggregator,", "rule,", "numbers.csv must have the columns dataset, "),
-        ("numbers.csv", "accuracy,99.1", "accuracy,many", "numbers.csv must have the columns .*many"),
-        ("numbers.csv", "none,accuracy,99.1", "none,acuracy,99.1", "numbers.csv: unknown metric acuracy"),
-        ("numbers.csv", "FEDPROX", "FEDAVG", "numbers.csv: is there twice: mnist/iid/10/FEDAVG/none"),
+        ("source.yaml", "FEDPROX: mu", "FEDPRX: mu", "source.yaml: unlike: FEDPRX is not in numbers.csv"),
+        ("source.yaml", "error: none", "error: standard error", "line 2: .*: its error is not as .*: standard error"),
+        ("numbers.csv", "aggregator,", "rule,", "numbers.csv, line 2: aggregator: is missing"),
+        ("numbers.csv", "accuracy,99.1", "accuracy,many", "numbers.csv, line 2: mean: must be a valid number.*many"),
+        ("numbers.csv", "accuracy,99.1", "accuracy,nan", "numbers.csv, line 2: mean: .*finite"),
+        ("numbers.csv", "accuracy,99.1", "accuracy,991", "line 2: accuracy of mnist/iid/10/FEDAVG/none: must be in %"),
+        ("numbers.csv", "99.1,", "99.1,-1", "numbers.csv, line 2: error: "),
+        ("numbers.csv", "99.1,", "99.1,0.1", "line 2: .*: its error is not as source.yaml says: none"),
+        ("numbers.csv", "none,accuracy,99.1", "none,acuracy,99.1", "numbers.csv, line 2: metric: .*acuracy"),
+        ("numbers.csv", "FEDPROX", "FEDAVG", "line 3: accuracy of mnist/iid/10/FEDAVG/none: is there twice"),
+        ("numbers.csv", "FEDAVG,none", "FEDAVG,N/A", r"line 2: .*: unknown rule N/A \(none: none\)"),
+        ("numbers.csv", "mnist,iid", "mnst,iid", "line 2: .*: unknown data set mnst"),
+        ("numbers.csv", "iid,10,", "halves,10,", "line 2: .*: 'halves' is not in its file below "),
+        ("numbers.csv", "iid,10,", "iid,10.0,", "line 2: .*: '10.0' is not in its file below "),
     ],
 )
 def test_mistakes_are_one_line(folder: Path, file: str, old: str, new: str, words: str) -> None:
@@ -87,8 +97,19 @@ def test_mistakes_are_one_line(folder: Path, file: str, old: str, new: str, word
     assert "\n" not in str(caught.value)
 
 
-def test_a_row_that_the_config_does_not_know(folder: Path) -> None:
-    text = (folder / "numbers.csv").read_text(encoding="utf-8")
-    (folder / "numbers.csv").write_text(f"{text}mnist,halves,10,FEDAVG,none,accuracy,99.0,\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"flower\.yaml does not describe 'halves' of mnist/halves/10/FEDAVG/none"):
-        sources()["flower"].differing(Cell("mnist", "halves", "10", "FEDAVG", "none", 0), {})
+def test_a_folder_without_its_files_is_named(folder: Path) -> None:
+    numbers = (folder / "numbers.csv").read_text(encoding="utf-8").splitlines()
+    (folder / "numbers.csv").write_text(f"{numbers[0]}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"numbers\.csv has no numbers"):
+        sources()
+    (folder / "source.yaml").unlink()
+    with pytest.raises(ConfigError, match=r"source\.yaml"):
+        sources()
+
+
+def test_two_sources_have_two_names(folder: Path) -> None:
+    shutil.copytree(PUBLISHED / "niid_bench", folder.parent / "niid_bench")
+    file = folder.parent / "niid_bench" / "source.yaml"
+    file.write_text(file.read_text(encoding="utf-8").replace("name: NIID-Bench", "name: Flower"), encoding="utf-8")
+    with pytest.raises(DataError, match="another source has the name Flower, too"):
+        sources()
