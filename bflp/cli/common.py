@@ -24,6 +24,7 @@ from bflp.reporting.titles import reference_row
 from bflp.results.frame import Finished, frame, rounds_frame
 from bflp.results.merged import read_merged
 from bflp.results.sweeps import marked
+from bflp.settings.explain import nearest
 from bflp.settings.schema import Settings, load
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def cell_from(arguments: argparse.Namespace, plan: Plan) -> Cell:
     cell = Cell.parse(arguments.cell)
     if cell not in plan.cells:
         files = ", ".join(map(str, arguments.configfile)) or "config.yaml"
-        raise ConfigError(f"the cell {cell} is not in the grid of {files}")
+        near = nearest(str(cell), map(str, plan.cells))
+        raise ConfigError(f"the cell {cell} is not in the grid of {files}{near}")
     return cell
 
 

@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
         except NetworkError as error:
             raise ConfigError(str(error)) from None
         except DivergedError as error:
-            raise UserError(in_words(error)) from None
+            raise UserError(in_words(error, job.settings)) from None
     machine = {"processes": arguments.processes, "cores": available(), "device": device}
     write_text(arguments.output, json.dumps({"cell": job.cell.as_dict(), **machine, **times}, indent=1) + "\n")
 

@@ -101,6 +101,7 @@ def _to_be_trained(arguments: argparse.Namespace) -> bool:
     # Only here: a cell of the workflow starts sooner without these.
     from bflp.cli import partition, prepare
     from bflp.cli.common import cell_from, check_shapes, plan_from
+    from bflp.partition.files import is_of
     from bflp.provenance.state import data_hashes, state
 
     plan = plan_from(arguments)
@@ -116,8 +117,9 @@ def _to_be_trained(arguments: argparse.Namespace) -> bool:
     for dataset in datasets:
         prepare.prepare_if_needed(plan, dataset)
     check_shapes(settings, {name: prepared.read_summary(paths.data(name))["input_shape"] for name in datasets})
-    if not arguments.partition.exists():
-        partition.make(plan.partition_job_of(cell), arguments.data, arguments.partition)
+    split, data_hash = plan.partition_job_of(cell), prepared.read_summary(arguments.data)["sha256"]
+    if not is_of(arguments.partition, json.loads(split), data_hash):
+        partition.make(split, arguments.data, arguments.partition)
     files = [paths.model(cell), *([paths.clients(cell)] if settings.keep_clients else [])]
     done = state(plan, cell, data_hashes(plan)).is_right and all(file.exists() for file in files)
     if done:

@@ -77,7 +77,8 @@ def make(
     try:
         parts, held = split(labels, job["clients"], job["seed"], settings)
     except SplitError as error:
-        raise DataError(f"partition {job['name']} of {job['dataset']}: {error}") from None
+        file = f"{settings['file']}: " if settings["strategy"] == "file" else ""
+        raise DataError(f"partition {job['name']} of {job['dataset']}: {file}{error}") from None
     if held is not None and not any(map(len, held)):
         where = f"partitions.{job['name']}.held_out"
         raise DataError(f"{job['dataset']}/{job['name']} holds out no sample of any client: raise {where}")
@@ -123,7 +124,11 @@ def _own_split(labels: NDArray[np.int64], job: dict[str, Any]) -> dict[str, NDAr
             ]
             if any(part.ndim != 1 or (part.size and part.dtype.kind not in "iu") for part in parts):
                 raise ValueError("it must return a list of whole numbers for each client")
+            if len(parts) != job["clients"]:
+                raise ValueError(f"it must return a list for each of {job['clients']} clients, not {len(parts)}")
             indices, offsets = _joined([part.astype(np.int64) for part in parts])
+            if not np.array_equal(np.sort(indices), np.arange(len(labels))):
+                raise ValueError(f"its lists must hold each of the training samples 0 to {len(labels) - 1} once")
         except Exception as error:
             raise DataError(f"partition {job['name']}: {described(path, error)}") from None
         return {"indices": indices, "offsets": offsets}
@@ -183,9 +188,8 @@ def check(partition: Partition, path: Path, job: dict[str, Any], data_hash: str,
 
     Clients without samples may be where the settings ask for none: with `min_samples: 0`, or in a split of one's own.
     """
-    for key, wanted in (*job.items(), ("data", data_hash)):
-        if _without_path(partition.job.get(key)) != _without_path(wanted):
-            raise DataError(f"{path} was made from another {key}: delete it and run snakemake again")
+    if key := _other_than(partition, job, data_hash):
+        raise DataError(f"{path} was made from another {key}: delete it and run snakemake again")
     settings, clients = job["settings"], job["clients"]
     fewest = 0 if settings["strategy"] == "file" or settings.get("min_samples") == 0 else 1
     lists: list[tuple[Any, Any, int]] = [(partition.indices, partition.offsets, fewest)]
@@ -195,6 +199,20 @@ def check(partition: Partition, path: Path, job: dict[str, Any], data_hash: str,
         np.sort(np.concatenate([indices for indices, _, _ in lists])), np.arange(samples)
     ):
         raise DataError(f"{path} does not give each of the {samples} samples to one client: delete it")
+
+
+def is_of(path: Path, job: dict[str, Any], data_hash: str) -> bool:
+    """Whether a partition file is there that was made from `job` and this data."""
+    try:
+        return _other_than(load(path), job, data_hash) is None
+    except DataError:
+        return False
+
+
+def _other_than(partition: Partition, job: dict[str, Any], data_hash: str) -> str | None:
+    """The first part of what a partition was made from that is not as in `job` and `data_hash`."""
+    parts = (*job.items(), ("data", data_hash))
+    return next((key for key, now in parts if _without_path(partition.job.get(key)) != _without_path(now)), None)
 
 
 def _without_path(part: Any) -> Any:

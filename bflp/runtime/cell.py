@@ -6,6 +6,7 @@ import contextlib
 import platform
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -208,7 +209,7 @@ class _Loop:
                     termination.check()
                     self._save_in_time()
         except DivergedError as error:
-            text = in_words(error)
+            text = in_words(error, self.job.settings)
             if on_divergence == "stop":
                 raise HopelessError(text) from None
             print(f"{self.job}: recorded as diverged: {text}", file=sys.stderr)
@@ -276,12 +277,15 @@ class _Loop:
             )
 
 
-def in_words(error: DivergedError) -> str:
-    """In which round who diverged, and what to look at."""
+def in_words(error: DivergedError, settings: Mapping[str, Any]) -> str:
+    """In which round who diverged, and what of the cell's settings to look at."""
     who = "the global model" if error.client is None else f"client {error.client}"
+    look = ["training.learning_rate", "training.momentum"]
+    look += ["posterior.log_variance"] if "posterior" in settings else []
+    look += [settings["algorithm"]["file"]] if "file" in settings.get("algorithm", {}) else []
     return (
-        f"the training diverged in round {error.round}, {who}: {error.reason}. Look at training.learning_rate, "
-        "training.momentum and posterior.log_variance, or set on_divergence: record"
+        f"the training diverged in round {error.round}, {who}: {error.reason}. Look at {', '.join(look)}, "
+        "or set on_divergence: record"
     )
 
 

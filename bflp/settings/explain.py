@@ -129,7 +129,8 @@ def _text(detail: Any, keys: Iterable[str]) -> str:
         case "value_error":
             return str(context["error"])
         case "extra_forbidden":
-            return f"{UNKNOWN_KEY}{nearest(detail['loc'][-1], keys)}"
+            near, listed = nearest(detail["loc"][-1], keys), ", ".join(keys)
+            return f"{UNKNOWN_KEY}{near}" + (f" (known: {listed})" if listed and not near else "")
         case "missing":
             return "is missing"
         case "literal_error":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -90,6 +90,7 @@ class Ivon(Section):
     and PRODUCT, which make that smaller from round to round."""
 
 
+KINDS = get_args(Posterior.model_fields["kind"].annotation)
 OPTIMISERS: dict[str, type[Section]] = {"sgd": Sgd, "adam": Adam, "ivon": Ivon}
 # What of `training` they do not read, so that it concerns no cell of theirs.
 UNREAD = {"adam": ("momentum",), "ivon": ("momentum", "weight_decay")}
@@ -104,6 +105,8 @@ def _optimiser(value: Any) -> Any:
 
 def _algorithm(value: Any) -> Any:
     if isinstance(value, Mapping) and "file" in value:
+        if "name" in value:
+            raise ValueError("has `name` and `file`: give one of them")
         rest = {key: part for key, part in value.items() if key != "file"}
         chosen = {"file": checked_path(value["file"])}
         if not isinstance(chosen["file"], str):
@@ -192,8 +195,9 @@ def with_bases(value: Any) -> Any:
         if base is None:
             return method
         if base not in list(methods):
-            listed = ", ".join(map(str, methods))
-            raise wrong(f"unknown {shown(base)}{nearest(base, methods)} (known: {listed})", name, "base")
+            others = [other for other in methods if other != name]
+            listed = ", ".join(map(str, others))
+            raise wrong(f"unknown {shown(base)}{nearest(base, others)} (known: {listed})", name, "base")
         if base in (*above, name):
             raise wrong(f"goes round in a circle: {' -> '.join(map(str, (*above, name, base)))}", name, "base")
         below = resolved(base, (*above, name))

@@ -77,8 +77,11 @@ def written_in(files: Iterable[Path], place: Sequence[object], value: object) ->
                     node, depth, line = child, depth + 1, key.start_mark.line + 1
                     break
         other = isinstance(value, str | int | float) and isinstance(node, yaml.ScalarNode)
-        # As texts: NaN is equal to nothing.
-        if depth >= max(1, most) and not (other and repr(loader.construct_object(node)) != repr(value)):
+        # A text over the mapping of an earlier file stands for all of it. As texts: NaN is equal to nothing.
+        replaces = isinstance(node, yaml.ScalarNode) and depth < len(place)
+        if depth >= (1 if replaces else max(1, most)) and not (
+            other and repr(loader.construct_object(node)) != repr(value)
+        ):
             found, most = f"{file}, line {line}", depth
     return found
 

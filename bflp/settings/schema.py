@@ -21,9 +21,20 @@ from bflp.engine.metrics.registry import on_demand
 from bflp.engine.predictions import CURVES
 from bflp.errors import ConfigError
 from bflp.files import canonical_json
-from bflp.settings.algorithms import algorithm_module
+from bflp.settings.algorithms import algorithm_file, algorithm_module
 from bflp.settings.explain import one_line, require, shown
-from bflp.settings.methods import NARROWING, TAGS, Ivon, Method, MethodSettings, Posterior, with_bases
+from bflp.settings.methods import (
+    KINDS,
+    NARROWING,
+    OPTIMISERS,
+    TAGS,
+    Ivon,
+    Method,
+    MethodSettings,
+    Posterior,
+    with_bases,
+)
+from bflp.settings.own_files import place_of
 from bflp.settings.read import laid, overlaid, read_file
 from bflp.settings.rules import load_rule
 from bflp.settings.sections import (
@@ -385,13 +396,15 @@ class Settings(Section):
 
     def _check_algorithm(self, name: str, entry: MethodSettings) -> None:
         module, algorithm = algorithm_module(entry.algorithm), entry.algorithm.get("name", "its algorithm")
-        kinds = getattr(module, "KINDS", None)
+        kinds, optimisers = getattr(module, "KINDS", None), getattr(module, "OPTIMISERS", None)
+        for word, listed, known in (("KINDS", kinds, KINDS), ("OPTIMISERS", optimisers, OPTIMISERS)):
+            if listed and not {*listed} <= {*known}:
+                require(f"{place_of(algorithm_file(entry.algorithm), word)}: {word}", listed, known)
         if kinds is not None and entry.posterior.kind not in kinds:
             raise ValueError(
                 f"models.{name}: {algorithm} is not defined for posterior {entry.posterior.kind} "
                 f"(use {' or '.join(kinds)})"
             )
-        optimisers = getattr(module, "OPTIMISERS", None)
         if optimisers is not None and entry.optimiser.name not in optimisers:
             raise ValueError(f"models.{name}: {algorithm} goes with optimiser {' or '.join(optimisers)} only")
         if (entry.posterior.kind == "ivon") != (entry.optimiser.name == "ivon"):

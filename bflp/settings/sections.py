@@ -6,7 +6,16 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from bflp.engine import evaluators
 from bflp.engine.metrics.registry import METRICS, names
@@ -245,10 +254,17 @@ class RuleSettings(Section):
     """For a rule of your own that lies outside the package: its Python file."""
 
 
+def _share_or_fitted(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return handler(value)
+    except ValidationError:
+        raise ValueError(f"must be a number from 0 to 1, or fitted (is {shown(value)})") from None
+
+
 class Ensemble(Section):
     """The clients of the last round as an ensemble; needs `keep_clients`."""
 
-    beta: Share | Literal["fitted"]
+    beta: Annotated[Share | Literal["fitted"], WrapValidator(_share_or_fitted)]
     """Between the mixture (0) and the product (1) of their predictions; fitted: by the NLL of held-out samples."""
 
 

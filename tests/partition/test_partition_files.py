@@ -219,7 +219,7 @@ def test_a_wrong_split_file_is_told_in_one_line(tmp_path, arrays):
     with pytest.raises(DataError) as caught:
         files.make(LABELS, job, DATA_HASH)
     assert "\n" not in str(caught.value)
-    assert "own.npz" in str(caught.value) or "offsets" in str(caught.value)
+    assert "own.npz" in str(caught.value)
 
 
 OWN = """
@@ -254,7 +254,14 @@ def test_a_strategy_of_ones_own_is_one_file(tmp_path):
     [
         ("def split(labels, clients, settings, generator):\n    return 1 / 0", r"own\.py, line 2: ZeroDivisionError"),
         ("def split(labels, clients, settings, generator):\n    return [[0.5]] * 4", r"own\.py: .*whole numbers"),
-        ("def split(labels, clients, settings, generator):\n    return [[0]] * 4", "must hold each of the training"),
+        (
+            "def split(labels, clients, settings, generator):\n    return [[0]] * 4",
+            r"own\.py: .*must hold each of the training samples 0 to 59 once",
+        ),
+        (
+            "def split(labels, clients, settings, generator):\n    return [[0]] * 5",
+            r"own\.py: .*a list for each of 4 clients, not 5",
+        ),
         ("def split(labels, clients, settings, generator):\n    return None", r"own\.py: TypeError"),
     ],
 )

@@ -6,7 +6,8 @@ from scipy import stats
 
 from bflp.fingerprint import import_closure
 from bflp.partition import SplitError, files
-from bflp.partition.split import held_out, make_parts
+from bflp.partition.split import held_out, make_parts, split
+from bflp.rng import numpy_generator
 
 LABELS = np.random.default_rng(7).permutation(np.repeat(np.arange(10), np.arange(100, 200, 10)))
 
@@ -62,6 +63,15 @@ def test_held_out_takes_its_share_and_leaves_one():
             assert sorted([*left, *out]) == whole.tolist()
             assert (np.diff(left) > 0).all()
             assert (np.diff(out) > 0).all()
+
+
+def test_what_is_held_out_has_draws_of_its_own():
+    parts, none = split(LABELS, 4, 5, {"strategy": "iid"})
+    assert none is None
+    found = split(LABELS, 4, 5, {"strategy": "iid", "held_out": 0.3})
+    for halves in zip(found, held_out(parts, 0.3, numpy_generator(5, "held out")), strict=True):
+        for one, other in zip(*halves, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_every_sample_is_held_out_alike():

@@ -135,7 +135,10 @@ def test_dirichlet_treats_all_clients_alike_and_small_alpha_is_more_uneven():
 def test_dirichlet_with_a_tiny_alpha_ends():
     """All the weight of a label can fall on clients that are full; those with room then share it."""
     labels = np.repeat(np.arange(10), 30)
-    assert_each_sample_once(split("dirichlet", labels, 3, alpha=1e-6, min_samples=1), 300)
+    parts = split("dirichlet", labels, 3, alpha=1e-6, min_samples=1)
+    assert_each_sample_once(parts, 300)
+    counts = np.array([np.bincount(labels[part], minlength=10) for part in parts])
+    assert (counts[np.cumsum(counts, axis=1) - counts >= 100] == 0).all()
 
 
 @pytest.mark.parametrize("strategy", ["dirichlet", "quantity"])
@@ -154,6 +157,8 @@ def test_redrawing_is_bounded_and_says_what_clashes(strategy):
 def test_more_min_samples_than_there_are_is_said_at_once(strategy):
     with pytest.raises(SplitError, match=r"alpha 0\.3, 11 clients and min_samples 10 .*11 x 10 samples are more than"):
         split(strategy, np.zeros(109, dtype=np.int64), 11, alpha=0.3, min_samples=10)
+    # Exactly as many as there are can be had.
+    assert len(split(strategy, np.zeros(10, dtype=np.int64), 1, alpha=1.0, min_samples=10)[0]) == 10
 
 
 # quantity
@@ -230,6 +235,8 @@ def test_a_label_with_fewer_samples_than_holders():
     labels = np.repeat([0, 1], [50, 3])
     with pytest.raises(SplitError, match=r"label 1 has 3 samples.* 5 clients"):
         split("labels", labels, 10, labels_per_client=1)
+    # One sample for each is enough.
+    assert_each_sample_once(split("labels", np.repeat([0, 1], [50, 5]), 10, labels_per_client=1), 55)
 
 
 # clients without data
@@ -263,6 +270,8 @@ def test_natural_clients_are_those_of_the_data():
     owners = np.array([40, 7, 7, 19, 40, 7])
     parts = split("natural", np.zeros(6), 3, train_clients=owners)
     assert [part.tolist() for part in parts] == [[1, 2, 5], [3], [0, 4]]
+    many = split("natural", np.zeros(300), 3, train_clients=np.arange(300) % 3)
+    assert [part.tolist() for part in many] == [list(range(client, 300, 3)) for client in range(3)]
 
 
 def test_natural_needs_the_right_number_of_clients_and_their_names():

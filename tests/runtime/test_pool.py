@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 from safetensors.torch import load_file
 
+from bflp.engine.errors import DivergedError
 from bflp.engine.work import Train
 from bflp.errors import UserError
 from bflp.partition import files
 from bflp.runtime import pool
+from bflp.runtime.cell import in_words
 from bflp.runtime.errors import HopelessError
 
 ENDLESS = {"local_epochs": 2**31 - 1}
@@ -193,3 +195,11 @@ def test_a_long_folder_for_temporary_files(tiny, processes, monkeypatch):
     )
     assert done.returncode == 0, done.stderr
     assert tiny.read("long")[1:] == tiny.run(tiny.job(), "short")[1:]
+
+
+def test_what_to_look_at_where_training_diverged() -> None:
+    error = DivergedError(3, None, "the algorithm's server step made entries that are not finite")
+    assert in_words(error, {"posterior": {}, "algorithm": {"name": "pvi"}}).endswith(
+        "Look at training.learning_rate, training.momentum, posterior.log_variance, or set on_divergence: record"
+    )
+    assert "training.momentum, mine.py, or set" in in_words(error, {"algorithm": {"file": "mine.py"}})

@@ -17,6 +17,7 @@ from bflp import aggregators, algorithms
 from bflp.aggregators import Gaussian
 from bflp.errors import ConfigError
 from bflp.grid.plan import Plan
+from bflp.settings.algorithms import _built_in
 from bflp.settings.methods import NARROWING
 from bflp.settings.rules import load_rule
 from bflp.settings.schema import Settings, load
@@ -200,6 +201,11 @@ def test_an_algorithm_brings_settings_and_maybe_a_server_step(tmp_path: Path, mo
         ("import nowhere\n", "in_folder.py, line 1: ModuleNotFoundError"),
         ("def local(model): ...\n", "in_folder.py, line 1: `local` must be a function of (model, server,"),
         (f"KINDS = 'none'\n{LOCAL}", "in_folder.py, line 1: KINDS must be a tuple"),
+        (
+            f"KINDS = ('swga',)\n{LOCAL}",
+            "in_folder.py, line 1: KINDS: unknown 'swga' - did you mean 'swag'? (known: none,",
+        ),
+        (f"OPTIMISERS = ('sdg',)\n{LOCAL}", "line 1: OPTIMISERS: unknown 'sdg' - did you mean 'sgd'? (known: sgd,"),
         ("", "an algorithm must define a function"),
     ],
 )
@@ -213,6 +219,7 @@ def test_mistakes_of_an_algorithm_in_the_folder_are_one_line(
     monkeypatch.setattr(algorithms, "names", lambda: ["fedavg", "in_folder"])
     for name in [name for name in sys.modules if name.endswith(".in_folder")]:
         monkeypatch.delitem(sys.modules, name)
+    _built_in.cache_clear()
     with pytest.raises(ConfigError) as caught:
         parsed({"X": {"algorithm": "in_folder"}})
     assert words in str(caught.value) and "\n" not in str(caught.value)
@@ -241,7 +248,8 @@ def test_fedavg_comes_first_and_is_there() -> None:
         ({"A": {"base": "A"}}, ["models.A.base", "circle"]),
         ({date(2026, 1, 2): {"base": date(2026, 1, 2)}}, ["2026-01-02.base", "circle"]),
         ({"A": {"base": ["FED"]}}, ["models.A.base", "['FED']"]),
-        ({"A": {"base": "FVBB"}}, ["models.A.base", "did you mean 'FVBA'"]),
+        ({"A": {"base": "FVBB"}}, ["models.A.base", "did you mean 'FVBA'", "(known: FED, FEDAVG, FVBA, FVBWA)"]),
+        ({"A": {"algorithm": {"name": "fedprox", "file": "mine.py"}}}, ["models.A.algorithm: has `name` and `file`"]),
         ({"A": {"weights": "dta"}}, ["models.A.weights", "did you mean 'data'"]),
         ({"A": {"posterior": "variatonal"}}, ["models.A.posterior.kind", "did you mean 'variational'"]),
         ({"A": {"posterior": {"prior": {"standard_deviation": 0}}}}, ["models.A.posterior.prior.standard_deviation"]),

@@ -188,6 +188,11 @@ def test_a_mistake_is_told_with_file_and_line(tmp_path: Path) -> None:
     first.write_text("{}")
     with pytest.raises(ConfigError, match=re.escape(f"{second}, line 3: grid.partitions: unknown 'iidd'")):
         load([base, first, second])
+    # A text over an earlier mapping stands for all of it.
+    first.write_text("network:\n  name: mlp\n")
+    second.write_text("\nnetwork: mpl\n")
+    with pytest.raises(ConfigError, match=re.escape(f"{second}, line 2: network.name: unknown 'mpl'")):
+        load([base, first, second])
     # The command line is no file: config.yaml has another value there.
     with pytest.raises(ConfigError, match=r"^processes: must be greater than 0"):
         load([base], {"processes": 0})

@@ -293,6 +293,12 @@ def test_the_papers_config_is_valid() -> None:
         (("checkpoint_seconds",), -1, ["checkpoint_seconds", "greater than or equal to 0"]),
         (("network",), "lenett", ["network.name", "did you mean 'lenet'"]),
         (("network",), {"name": "lenet", "width": 3}, ["network.width", "unknown key"]),
+        (("training", "lr"), 0.1, ["training.lr: unknown key (known: local_epochs, ", "learning_rate"]),
+        (
+            ("evaluation", "final"),
+            {"ensemble": {"beta": 2}},
+            ["ensemble.beta: must be a number from 0 to 1, or fitted"],
+        ),
     ],
 )
 def test_wrong_settings_are_named(path: tuple[Any, ...], value: Any, words: list[str]) -> None:

@@ -113,8 +113,9 @@ def test_training_refuses_changed_data(finished_run: tuple[Project, object], tmp
         assert not project.result("FED/none").exists()
 
 
-def test_training_refuses_what_belongs_to_another_partition(finished: Project) -> None:
+def test_a_cell_by_hand_makes_its_partition_anew_where_it_is_of_other_settings(finished: Project) -> None:
     finished.result("FED/none").unlink()
     finished.configure(partitions={"iid": {"strategy": "quantity", "alpha": 5.0}})
-    line = one_error(finished.train("FED/none"))
-    assert "partitions/tiny/iid/2/seed0.npz was made from another settings" in line
+    assert "done, 2 rounds" in checked(finished.train("FED/none")).stderr
+    with np.load(finished.results / "partitions/tiny/iid/2/seed0.npz") as made:
+        assert json.loads(str(made["job"]))["settings"]["strategy"] == "quantity"

@@ -181,7 +181,7 @@ def test_settings_given_on_the_command_line_are_checked(fresh: Project) -> None:
 def test_a_cell_that_is_not_in_the_grid(fresh: Project) -> None:
     for cell, words in (
         ("tiny/iid/2/FED/none/seed1", "is not in the grid of small.yaml"),
-        ("tiny/iid/2/FED/EAA/seed0", "is not in the grid of small.yaml"),
+        ("tiny/iid/2/FED/EAA/seed0", "is not in the grid of small.yaml - did you mean 'tiny/iid/2/F"),
         ("tiny/iid/two/FED/none/seed0", "is not in the grid of small.yaml"),
         ("tiny/iid/2/FED/none/0", "must be dataset/partition/clients/model/aggregator/seedN"),
         ("FED", "must be dataset/partition/clients/model/aggregator/seedN"),
