@@ -105,6 +105,12 @@ def test_a_prior_narrower_than_the_bounds_is_refused():
         combine([[0.0]], [[100.0]], prior_precision=math.exp(5.1), bounds=(-5.0, 5.0))
 
 
+def test_a_prior_as_narrow_as_the_bounds_is_allowed():
+    # Of one client the product is its posterior.
+    mean, precision = combine([[0.3]], [[math.exp(5)]], prior_precision=math.exp(5), bounds=(-5.0, 5.0))
+    assert (mean[0], precision[0]) == pytest.approx((0.3, math.exp(5)), rel=1e-12)
+
+
 def test_log_variances_are_clipped_to_the_bounds():
     _, precision = combine([[0.0], [0.0]], [[math.exp(9)], [math.exp(3)]], bounds=(-5.0, 5.0))
     assert precision[0] == pytest.approx(math.exp(5) + math.exp(3) - 1, rel=1e-12)

@@ -52,6 +52,17 @@ def test_the_last_total_is_not_floored():
     assert log_variance_of("EAA", [-8], [0.5]) == pytest.approx(math.log(0.5) - 8, rel=1e-14)
 
 
+def test_log_variances_above_the_bounds_are_cut_before_they_are_weighed():
+    assert log_variance_of("EAA", [20, 0], [0.5, 0.5]) == pytest.approx(math.log(0.5 * math.exp(8) + 0.5), rel=1e-14)
+    assert log_variance_of("GAA", [20, 0], [0.5, 0.5]) == pytest.approx(math.log(0.25 * math.exp(8) + 0.25), rel=1e-14)
+
+
+def test_a_total_above_narrow_bounds_is_cut_too():
+    # log(1/3) + 0.1 is lifted to -0.1; log(e^-0.1 + e^0.1 / 3) = 0.24 is cut to 0.1; + e^0.1 / 3.
+    narrow = AggregationSettings(arithmetic="reference", bounds=(-0.1, 0.1))
+    assert log_variance_of("EAA", [0.1] * 3, [1 / 3] * 3, narrow) == pytest.approx(0.1 + math.log(4 / 3), rel=1e-14)
+
+
 def test_exact_and_reference_agree_far_from_the_lower_bound():
     exact = AggregationSettings()
     for rule in ("EAA", "GAA"):

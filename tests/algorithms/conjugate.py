@@ -79,7 +79,7 @@ def variational(likelihood: Likelihood, prior: Gaussian, scale: float = 1.0) -> 
 
 
 class Conjugate:
-    """Rounds of an algorithm's module. initial: mean and precision of the first model, by default the prior."""
+    """Rounds of an algorithm's module. initial, prior: mean and precision of the first model and of the prior."""
 
     def __init__(
         self,
@@ -91,9 +91,10 @@ class Conjugate:
         temperature: float = 1.0,
         weights: int = 2,
         sizes: Sequence[int] = SIZES,
+        prior: tuple[float, float] = (0.0, 1.0),
     ) -> None:
         self.chosen = Chosen(module, settings or module.Settings())
-        self.likelihoods, self.sizes, self.temperature = likelihoods, sizes, temperature
+        self.likelihoods, self.sizes, self.temperature, self.prior = likelihoods, sizes, temperature, prior
         shapes = {"w": (weights,)}
         self.layout = Layout(shapes, {}, 0) if kind == "none" else Layout({}, shapes, 0)
         self.initial = torch.tensor([initial[0], -np.log(initial[1])], dtype=torch.float64).repeat_interleave(weights)
@@ -108,7 +109,7 @@ class Conjugate:
         samples = total if client is None else self.sizes[client]
         training, share = self.settings.training, samples / total
         clients = len(self.likelihoods)
-        return Facts(self.layout, training, clients, samples, share, self.done, (0.0, 1.0), self.initial, self.settings)
+        return Facts(self.layout, training, clients, samples, share, self.done, self.prior, self.initial, self.settings)
 
     def solved(self, client: int, local: Local) -> Trained:
         """What the algorithm's `local` asks for, divided by its weight on the divergence."""

@@ -33,6 +33,13 @@ def test_exact_after_one_round_with_the_inverse_of_the_number_of_clients() -> No
     assert toy.mean == pytest.approx(EXACT_MEAN, rel=1e-9)
 
 
+def test_exact_under_another_prior() -> None:
+    toy = Conjugate(bayesadmm, bayesadmm.Settings(rho=1 / 3, damping=1.0), kind="ivon", prior=(0.5, 4.0)).rounds(1)
+    precision = CURVATURES.sum(0) + 4
+    assert toy.precision == pytest.approx(precision.tolist(), rel=1e-9)
+    assert toy.mean == pytest.approx((((CURVATURES * CENTRES).sum(0) + 2) / precision).tolist(), rel=1e-9)
+
+
 def test_sequence_and_duals() -> None:
     toy = Conjugate(bayesadmm, FULL, kind="ivon", initial=(0.4, 9.0))  # the prior counts, not the initial model
     for number, expected in enumerate([(22, 19), (27.25, 23.5), (31.1875, 26.875)]):

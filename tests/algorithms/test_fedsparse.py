@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,6 +127,16 @@ def test_weights_and_gates_take_the_steps_of_autograd(optimiser: dict[str, Any])
     assert found.vector[3] == 0 and 0 < (local.sent != 0).sum() < 4
 
 
+def test_each_client_draws_its_own_gates() -> None:
+    known = facts(cell(Training(1, 7, 0.05, 0.0, 0.0)), SimpleNamespace(layout=SimpleNamespace(size=50)))
+    throughs = [
+        fedsparse.local(torch.ones(50).double(), {}, {}, replace(known, client=client), fedsparse.Settings()).through
+        for client in (0, 1)
+    ]
+    one, other = (through.at(torch.ones(50).double()) for through in throughs if through is not None)
+    assert (one != other).any()
+
+
 @pytest.mark.parametrize(("penalty", "open_"), [(700.0, [True, False]), (6000.0, [False, False])])
 def test_weights_stay_that_are_worth_their_penalty(penalty: float, open_: list[bool]) -> None:
     """n (w - c)^2 / 2 with n = 1000: the weight with c = 2 takes 2000 nats off the loss, that with c = 0 none."""
@@ -196,6 +207,8 @@ def test_what_no_gate_lets_through_stays_until_it_is_pruned() -> None:
     assert (torch.nan_to_num(w) * theta).tolist() == pytest.approx([0, 0.7])
     pruned = combined(vector(0.0, 0.4), [[0.0, 1.0]], [1.0])[1]
     assert pruned.tolist() == pytest.approx([0, fedsparse.MOST])
+    # Below the threshold, not at it.
+    assert combined(vector(0.5), [[1.0], [0.0]], [0.5, 0.5], threshold=0.5)[1].tolist() == [0.5]
 
 
 # The whole.

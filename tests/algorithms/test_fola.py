@@ -38,6 +38,12 @@ def test_at_the_minimum_of_the_weighted_loss_in_every_round(penalty: float) -> N
         assert toy.precision == pytest.approx([1000 * FISHER + 1], rel=1e-9)
 
 
+def test_another_priors_precision_is_counted_once() -> None:
+    toy = Toy(1.0)
+    toy.prior = (0.0, 400.0)
+    assert toy.rounds(1).precision == pytest.approx([1000 * FISHER + 400], rel=1e-9)
+
+
 def test_the_known_curvature_decays_with_the_rounds() -> None:
     toy, expected = Toy(0.5), 0.0
     for round_ in range(1, 6):
@@ -53,3 +59,4 @@ def test_floor_averages_weights_that_no_client_has_seen() -> None:
     toy.round(trained=lambda client: Trained(torch.tensor([C[client], 0.0]).double(), 0.0, 1, squares=flat))
     assert toy.mean == pytest.approx([1.85])
     assert toy.precision == pytest.approx([1.0])
+    assert toy.server["curvature"].tolist() == [0.0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,17 @@ def test_log_variances_of_the_copy_stay_within_their_bounds(enforce: Any) -> Non
     assert given.prior.precision.item() == pytest.approx(np.exp(1.0))
     # By hand, 10 / 2 (exp(1.5 - 1) - 1) in the first step; beyond a bound nothing moves any more.
     assert given.sent[2].item() == (-1 if enforce == "project" else pytest.approx(-1.5 + 5 * (np.exp(0.5) - 1)))
+
+
+@pytest.mark.parametrize("bound", [-3.0, -1.0])
+def test_a_copy_at_a_bound_gets_no_gradient_where_log_variances_are_clamped(bound: float) -> None:
+    settings = cell(Training(1, 1, 0.1, 0.0, 0.0), "variational")
+    assert settings.posterior is not None
+    posterior = replace(settings.posterior, bounds=(-3.0, -1.0))
+    given = local(vector(0, 0, bound), replace(settings, posterior=posterior), 1, steps=1, learning_rate=1.0)
+    assert given.after_step is not None and given.sent is not None
+    given.after_step(vector(0, 1, -2))
+    assert given.sent[1].item() != 0 and given.sent[2].item() == bound
 
 
 def test_rounds_rest_where_the_model_has_the_mixtures_moments() -> None:

@@ -1,5 +1,7 @@
 """PVI against exact posteriors, and against variational inference on all data at once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -15,10 +17,11 @@ from algorithms.conjugate import (
 from bflp.algorithms import pvi
 from bflp.engine.client import client_update
 from bflp.engine.inputs import Inputs
-from bflp.engine.local import Chosen, Trained
+from bflp.engine.local import Chosen, Report, Trained
 from bflp.engine.round import Federation
 from bflp.engine.settings import CellSettings, PosteriorSettings, Training
 from bflp.engine.work import Work
+from bflp.networks.layout import Layout
 
 THIRD = pvi.Settings(damping=1 / 3)
 
@@ -78,6 +81,25 @@ def test_guard_keeps_the_model_proper_and_the_product_of_prior_and_sites() -> No
     for name, of_prior in {"precision": 1.0, "shift": 0.0}.items():
         sites = torch.stack([state[name] for state in toy.states.values()])
         assert torch.allclose(of_prior + sites.sum(0), toy.server[name], rtol=1e-12)
+
+
+def test_log_variances_count_within_their_bounds() -> None:
+    toy = Conjugate(pvi, None, TOY_G[:1], sizes=(100,))
+    assert toy.settings.posterior is not None
+    toy.settings = replace(toy.settings, posterior=replace(toy.settings.posterior, bounds=(-3.0, 3.0)))
+    toy.round(trained=lambda client: Trained(torch.tensor([2.0, 2.0, -9.0, -9.0]).double(), 0.0, 1))
+    assert toy.precision == pytest.approx([np.exp(3)] * 2) and toy.mean == pytest.approx([2.0, 2.0])
+
+
+def test_deterministic_tensors_are_averaged_by_weight() -> None:
+    """Sites that do not change leave the Gaussian weights as they are."""
+    facts, zero = replace(Conjugate(pvi).facts(), layout=Layout({"b": (1,)}, {"w": (1,)}, 0)), torch.zeros(1).double()
+    reports = [
+        Report(client, zero[:0], weight, 0.5, 1, 1, {"precision": zero, "shift": zero, "deterministic": zero + number})
+        for client, (weight, number) in enumerate([(0.25, 1.0), (0.75, 5.0)])
+    ]
+    model, _ = pvi.server(torch.tensor([9.0, 0.5, -1.0]).double(), reports, {}, facts, pvi.Settings())
+    assert model.tolist() == pytest.approx([4.0, 0.5, -1.0])
 
 
 def test_with_one_client_the_cavity_is_the_prior() -> None:

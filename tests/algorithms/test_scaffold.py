@@ -1,7 +1,7 @@
 """SCAFFOLD on three quadratics."""
 
 import pytest
-from algorithms.toy import SIZES, TEN_STEPS, UNIFORM, WEIGHTED, Toy, near
+from algorithms.toy import CENTRES, CURVATURES, SIZES, TEN_STEPS, UNIFORM, WEIGHTED, Toy, near
 
 from bflp.algorithms import scaffold
 from bflp.engine.errors import NotFiniteError
@@ -11,6 +11,17 @@ def test_of_the_paper():
     toy = Toy(scaffold, weights="equal", learning_rate=0.05, **TEN_STEPS)
     assert toy.rounds(4) == [near(x) for x in (0.2386869952, 0.3680061345, 0.4301285953, 0.4543355029)]
     assert toy.rounds(100)[-1] == near(UNIFORM)
+
+
+def test_the_servers_rate_scales_its_step():
+    toy = Toy(scaffold, weights="equal", settings=scaffold.Settings(0.5), learning_rate=0.05, **TEN_STEPS)
+    assert toy.rounds(1) == [near(0.2386869952 / 2)]
+
+
+def test_a_control_is_the_gradient_of_a_single_step_whatever_the_rounds_rate():
+    toy = Toy(scaffold, learning_rate=0.1, learning_rate_decay=0.5, local_epochs=1, batch_size=6)
+    [before, _] = toy.rounds(2)
+    assert [float(toy.states[k]["control"]) for k in range(3)] == pytest.approx(CURVATURES * (before - CENTRES))
 
 
 def test_with_momentum():

@@ -8,6 +8,7 @@ import torch
 from bflp.engine.augment import augment
 from bflp.engine.client import client_update
 from bflp.engine.errors import NotFiniteError
+from bflp.engine.local import Gaussian, Local
 from bflp.engine.settings import CellSettings, PosteriorSettings, Training
 from bflp.networks.lenet import LeNet, LeNetLayout
 from bflp.networks.posterior import Posterior
@@ -153,6 +154,17 @@ def test_clamped_log_variances_below_the_bound_feel_weight_decay_only():
     torch.testing.assert_close(
         found[layout.log_variances], torch.full_like(found[layout.log_variances], -9 * 0.9995**3), rtol=1e-12, atol=0
     )
+
+
+def test_an_algorithms_prior_passes_no_gradient_at_the_bounds():
+    layout, posterior, vector, images, labels = make(True, bounds=(-4.0, 2.0))
+    log_variances = vector[layout.log_variances]
+    log_variances[::2], log_variances[1::2] = -4.0, 2.0
+    local = Local(prior=Gaussian(torch.full_like(log_variances, 2.0), 0 * log_variances))
+    chosen = settings(True, posterior, weight_decay=0.0)
+    found = client_update(LeNet(layout, posterior, "cpu"), vector, images, labels, chosen, 1, 0, local=local).vector
+    assert torch.equal(found[layout.log_variances], log_variances)
+    assert not torch.equal(found[layout.means], vector[layout.means])
 
 
 def test_projected_log_variances_stay_within_the_bounds_and_leave_them():

@@ -11,7 +11,9 @@ import torch
 from torch.nn import functional as F
 
 from bflp.datasets import prepared
+from bflp.engine.inputs import EVALUATION_CHUNK
 from bflp.engine.round import Federation
+from bflp.engine.work import Broadcast, Evaluate
 from bflp.errors import DataError
 from bflp.partition import files
 from bflp.results.file import read_result
@@ -61,6 +63,19 @@ def test_measuring_changes_neither_model_nor_curves(tiny, model, rule):
     assert torch.equal(with_it, without)
     assert [{key: value for key, value in curve.items() if key != "held_out"} for curve in curves] == plain
     assert all(curve["held_out"].keys() == {"accuracy", "ece", "nll"} for curve in curves)
+
+
+def test_every_round_source_and_part_has_noise_of_its_own(tiny):
+    """Of one image, again and again."""
+    work = work_of(tiny, "FVBWA", "EAA", held_out_partition(tiny)).work()
+    first = work.inputs.held_out[:1]
+    many = np.repeat(work.inputs.train_inputs[first], 2 * EVALUATION_CHUNK, axis=0)
+    alike = {"test_inputs": many, "ood_inputs": many, "held_out": np.repeat(first, EVALUATION_CHUNK)}
+    work.inputs = dataclasses.replace(work.inputs, **alike)
+    tasks = [Evaluate(1, 0, 1), Evaluate(2, 0, 1), Evaluate(1, 1, 1)]
+    tasks += [Evaluate(1, 0, 1, source) for source in ("held out", "out of distribution")]
+    found = {work.evaluate(Broadcast(work.initial), task)[0].tobytes() for task in tasks}
+    assert len(found) == len(tasks)
 
 
 def test_the_metrics_are_those_of_all_held_out_samples_together(tiny):

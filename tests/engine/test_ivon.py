@@ -41,6 +41,18 @@ def test_second_round_starts_where_the_servers_variance_puts_it(monkeypatch: pyt
         assert vector[1].neg().exp().item() == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize(("round_", "further"), [(1, {"clip_norm": 0.5}), (3, {"learning_rate_decay": 0.5})])
+def test_a_clipped_gradient_and_a_later_round_make_a_step_shorter(
+    monkeypatch: pytest.MonkeyPatch, round_: int, further: dict[str, float]
+) -> None:
+    """Noise 0 and h 1 throughout: a step is the rate times the gradient, -2; a quarter of it is left."""
+    monkeypatch.setattr(torch.Tensor, "normal_", lambda self, generator: self.zero_())
+    network = Quadratic(doubles(2.0), doubles(1.0), 200)
+    settings = ivon_cell(Training(1, 200, 0.1, 0.0, 0.0, **further), betas=(0.9, 1.0), carry=False)  # type: ignore[arg-type]
+    vector = train(ivon, network, doubles(0.0), doubles(0.0), settings, round_=round_)
+    assert vector[0].item() == pytest.approx(0.05, rel=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ["prior", "cold", "pull"])
 def test_rests_at_the_posterior(case: str) -> None:

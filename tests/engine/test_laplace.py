@@ -60,6 +60,9 @@ def test_an_algorithms_pull_and_constant_act_beside_the_prior() -> None:
         local = Local(changes[0], changes[1], changes[2], kl_weight=weight)
         found = trained(local, mean=PRIOR_MEAN, sd=PRIOR_PRECISION**-0.5)
         assert found[:2].tolist() == pytest.approx(target / curvature, rel=1e-9)
+        # With no weight on the prior the data count once, too.
+        squares = (x**2 * ((y - x @ found[:2].numpy()) ** 2)[:, None]).sum(0) / NOISE**4
+        assert (-found[2:]).exp().tolist() == pytest.approx(squares + PRIOR_PRECISION, rel=1e-9)
 
 
 def test_a_weight_on_the_divergence_makes_it_cold() -> None:

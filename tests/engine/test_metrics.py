@@ -208,6 +208,9 @@ def test_a_client_whose_labels_are_not_tested_has_no_metrics():
     probabilities = random_predictions(samples=30, labels=3)[0]
     found = fairness.client_metrics(predictions(probabilities, np.repeat([0, 1], 15)), np.array([[0, 0, 9], [0, 1, 9]]))
     assert all(np.isnan(values).tolist() == [True, False] for values in found.values())
+    # Of the other, one label in ten is tested: it counts alone.
+    for name in ("accuracy", "nll"):
+        assert found[name][1] == pytest.approx(of(name, probabilities[15:], np.repeat(1, 15)))
 
 
 def test_gini_and_worst_decile():
@@ -219,6 +222,7 @@ def test_gini_and_worst_decile():
     twenty = np.random.default_rng(0).permutation(np.arange(20.0))
     assert fairness.worst_decile(twenty, higher_is_better=True) == 0.5
     assert fairness.worst_decile(twenty, higher_is_better=False) == 18.5
+    assert fairness.worst_decile(twenty[twenty < 19], higher_is_better=True) == 0
     assert fairness.worst_decile(values, higher_is_better=True) == 0
 
 
@@ -226,6 +230,8 @@ def test_macro_f1_against_torchmetrics():
     probabilities, labels = random_predictions()
     expected = MulticlassF1Score(10, average="macro")(torch.from_numpy(probabilities), torch.from_numpy(labels))
     assert of("macro_f1", probabilities, labels) == pytest.approx(100 * float(expected), rel=1e-6)
+    # Label 2 is predicted once and never tested: F1 of 2 / 3 and 1 over the two labels that are.
+    assert of("macro_f1", np.eye(3)[[0, 2, 1, 1]], np.array([0, 0, 1, 1])) == pytest.approx(100 * 5 / 6)
 
 
 def test_mutual_information_is_what_the_samples_disagree_about():
@@ -234,6 +240,8 @@ def test_mutual_information_is_what_the_samples_disagree_about():
     sampled = Predictions(mean, np.array([0]), 10, None, np.array([0.0]))
     values = {name: METRICS[name].function(sampled) for name in ("entropy", "expected_entropy", "mutual_information")}
     assert values == pytest.approx({"entropy": math.log(2), "expected_entropy": 0, "mutual_information": math.log(2)})
+    rounded = Predictions(mean, np.array([0]), 10, None, np.array([math.log(2) + 1e-6]))
+    assert METRICS["mutual_information"].function(rounded) == 0
 
 
 def test_equal_confidences_count_as_their_mean():

@@ -9,9 +9,12 @@ import torch
 from scipy import stats
 
 from bflp.engine.errors import NotFiniteError
+from bflp.engine.local import Chosen
+from bflp.engine.round import Federation
 from bflp.engine.server import Aggregator, aggregation_weights, select_clients
 from bflp.errors import UserError
 from bflp.networks.lenet import LeNetLayout
+from bflp.runtime.pool import SerialExecutor
 from bflp.runtime.rule import CheckedRule
 
 RULES = ("EAA", "GAA", "AALV", "PPA", "CF")
@@ -190,6 +193,21 @@ def test_ppa_draws_by_round(tiny):
     assert not torch.equal(combine.combine(vectors, SIZES, 2), again)
 
 
+def test_a_rule_is_given_the_model_before_the_round_and_the_prior(tiny):
+    settings = tiny.settings("FVBA", "EAA", posterior={"prior": {"mean": 0.5, "standard_deviation": 2.0}})
+    layout, given = LeNetLayout((1, 16, 16), 3, True), []
+
+    def rule(means, log_variances, weights, generator, previous, prior, when):
+        given.extend((previous, prior))
+        return means[0], log_variances[0]
+
+    before = torch.from_numpy(vectors_of(layout, [1] * 3, [3] * 3, [-2] * 3)[0])
+    Aggregator(settings, layout, rule).combine(vectors_of(layout, [0, 0, 0]), SIZES, 1, before)
+    for gaussian, mean, log_variance in zip(given, (3, 0.5), (-2, np.log(4)), strict=True):
+        assert gaussian.mean.tolist() == [mean] * len(gaussian.mean)
+        assert gaussian.log_variance.tolist() == pytest.approx([log_variance] * len(gaussian.mean))
+
+
 def with_rule(tiny, text, **overrides):
     """An aggregator whose rule is a file outside the package."""
     file = tiny.folder / "rule.py"
@@ -209,6 +227,17 @@ def test_projection_clips_what_a_rule_returns(tiny, enforce, expected):
     result = combine.combine(vectors_of(combine.layout, [0, 0, 0], [50, 50, 50]), SIZES, 1)
     assert torch.unique(result[combine.layout.log_variances]).tolist() == list(expected)
     assert unique(result, combine.layout.means) == 50
+
+
+def test_projection_clips_the_first_model_and_what_an_algorithm_makes(tiny):
+    work = tiny.assignment(tiny.job("FVBA", "EAA", posterior={"log_variance": {"enforce": "project"}})).work()
+    assert unique(work.initial, work.layout.log_variances) == -8
+    work.algorithm = Chosen(SimpleNamespace(server=lambda model, *rest: (model + 50, {})))
+    federation = Federation(work, 20)
+    federation.is_evaluated = lambda round_: False
+    model = federation.round(federation.initial(), 1, SerialExecutor(work)).server.model
+    assert unique(model, work.layout.log_variances) == 8
+    assert torch.equal(model[work.layout.means], work.initial[work.layout.means] + 50)
 
 
 @pytest.mark.parametrize("bad", ["np.nan", "np.inf", "1e39"])  # 1e39 is too large for float32

@@ -174,6 +174,27 @@ def test_how_final_models_are_evaluated_is_in_no_job_but_in_the_evaluations() ->
         assert changed == {cell for cell in plan.cells if concerned(cell)}, path
 
 
+def test_tables_and_figures_are_made_again_for_what_they_show() -> None:
+    def jobs(plan: Plan) -> tuple[str, str]:
+        return plan.summary_job("bflp.rng"), plan.figures_job(("bflp.rng",))
+
+    before = jobs(Plan(Settings.parse(PAPER)))
+    for path, value, tables, figures in [
+        (("grid", "seeds"), [0, 1], True, True),
+        (("grid", "aggregators"), ["EAA"], True, True),
+        (("setups", 10, "fraction"), 0.5, True, False),
+        (("tables",), {"metrics": ["brier"]}, True, False),
+        (("statistics",), {"reference": "FED"}, False, False),
+        (("processes",), 3, False, False),
+    ]:
+        found = jobs(plan_with(path, value))
+        assert (found[0] != before[0], found[1] != before[1]) == (tables, figures), path
+    # The reference row counts where differences to it are marked.
+    marked = {**PAPER, "tables": {"mark_differences": True}}
+    rows = ({"reference": row} for row in ("FED", "FEDAVG"))
+    assert len({jobs(Plan(Settings.parse({**marked, "statistics": row})))[0] for row in rows}) == 2
+
+
 @pytest.mark.slow
 def test_jobs_are_the_same_in_every_process() -> None:
     code = (
@@ -218,20 +239,21 @@ def test_preparing_depends_on_the_sources_content_not_on_its_name_or_time(
         labels = np.arange(20) % 2
         np.savez(name, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
 
-    def job(source: str) -> str:
+    def jobs(source: str) -> tuple[str, str]:
         config = {**PAPER, "grid": {**PAPER["grid"], "datasets": ["mine"]}, "datasets": {"mine": {"source": source}}}
         config["setups"] = {10: PAPER["setups"][10], 100: PAPER["setups"][100]}
         config["grid"] |= {"clients": [10], "partitions": ["iid"]}
-        return Plan(Settings.parse(config)).prepare_job("mine")
+        plan = Plan(Settings.parse(config))
+        return plan.prepare_job("mine"), plan.identity()
 
     write("first.npz", generator)
-    before = job("first.npz")
+    before = jobs("first.npz")
     os.utime("first.npz", (0, 0))
-    assert job("first.npz") == before
+    assert jobs("first.npz") == before
     Path("first.npz").rename("second.npz")
-    assert job("second.npz") == before
+    assert jobs("second.npz") == before
     write("second.npz", generator)
-    assert job("second.npz") != before
+    assert all(new != old for new, old in zip(jobs("second.npz"), before, strict=True))
 
 
 def test_a_partition_with_a_seed_of_its_own_is_the_same_for_all_seeds(tmp_path: Path) -> None:

@@ -62,6 +62,11 @@ def test_a_cell_that_diverged_in_its_first_round_has_no_curve():
     assert not len(block(records([1.0], [], diverged=[1])).curve(ROW, "accuracy").rounds)
 
 
+def test_curves_have_the_rounds_that_all_seeds_have():
+    curve = block(records([1.0, None, 3.0], [None, 2.0, 5.0])).curve(ROW, "accuracy")
+    assert curve.rounds.tolist() == [3] and curve.mean.tolist() == [4.0]
+
+
 def test_final_numbers():
     some = block(records([0.0, 4.0], [0.0, 6.0]))
     assert some.final(ROW, "accuracy") == (5.0, pytest.approx(1.0))

@@ -101,6 +101,21 @@ def test_small_differences_are_the_same_and_noisy_ones_cannot_be_told():
     assert "not enough seeds" not in text and "and differences that vary within a block." in text
 
 
+def test_a_difference_of_just_what_matters_is_a_tie_however_it_is_rounded():
+    frame = frame_of([0, 0, 0], 2, blocks=BLOCKS[:1])
+    frame["accuracy"] = frame["aggregator"].map({"none": 60.0, "EAA": 60.1, "GAA": 59.9})
+    assert 60.1 - 60.0 > 0.1 and 60.0 - 59.9 > 0.1
+    compared = of(analysed(frame, 2, blocks=BLOCKS[:1], equivalence={"accuracy": 0.1}), "accuracy")
+    assert compared.outcomes.tolist() == [[0, 1, 0]] * 3
+
+
+def test_typical_differences_are_told_from_five_blocks_on():
+    for count in (4, 5):
+        blocks = [(f"data{index}", "iid", "10") for index in range(count)]
+        typical = of(analysed(frame_of([0, 3, -3], 2, blocks=blocks), 2, blocks=blocks), "accuracy").typical
+        assert np.isnan(typical).all() if count < 5 else np.allclose(typical.sum(axis=1), 1)
+
+
 def test_five_seeds_of_one_block_claim_nothing_and_six_do():
     five, six = (summary(analysed(frame_of([0, 3, -3], n, blocks=BLOCKS[:1]), n, blocks=BLOCKS[:1])) for n in (5, 6))
     assert "Nothing is claimed" in five and "not enough seeds to say: all other rows" in five

@@ -60,6 +60,7 @@ def test_holm():
     adjusted = holm([0.01, 0.04, NAN, 0.03, 0.005, 0.2])
     assert adjusted[[0, 1, 3, 4, 5]] == pytest.approx([0.04, 0.09, 0.09, 0.025, 0.2])
     assert np.isnan(adjusted[2])
+    assert holm([0.9, 0.6, 0.7]).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_improvement():

@@ -124,6 +124,18 @@ def test_nothing_is_chosen_before_all_have_run(tmp_path: Path) -> None:
     assert found.gaps(found.rows) == ["No results yet: LR EAA"]
 
 
+def test_the_table_of_choices_says_how_many_seeds_a_mean_is_over(tmp_path: Path) -> None:
+    plan = made(tmp_path)
+    late = next(cell for cell in plan.cells if cell.row == ("LR-1.0", "EAA") and cell.seed == 0)
+    plan.paths.result(late).unlink()
+    [table] = [table for table in make_tables(plan, tidy(plan), {}) if table.name == "chosen"]
+    two, one = (values[1] for names, values in table.blocks[0][1] if names in (("LR-0.1", "EAA"), ("LR-1.0", "EAA")))
+    assert isinstance(two, Entry) and isinstance(one, Entry)
+    # Of 0.5 and 0.6: deviation 0.1 / sqrt(2), over sqrt(2).
+    assert (two.mean, two.standard_error, two.seeds) == (pytest.approx(0.55), pytest.approx(0.05), 2)
+    assert (one.mean, one.seeds, one.wanted) == (pytest.approx(0.1), 1, 2)
+
+
 def test_results_csv_keeps_all_rows_and_marks_the_chosen_ones(tmp_path: Path) -> None:
     plan = made(tmp_path)
     write_merged(plan, finished(plan))
