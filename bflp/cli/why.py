@@ -82,19 +82,22 @@ def _reason(
     if cell.dataset in again:
         return f"the data set {cell.dataset} has to be prepared again: {again[cell.dataset]}"
     if found.kind == "stale":
-        return f"its result is of {found.reason}"
+        return f"its result is of {found.reason}" + _kept(plan, cell, hashes, checkpoints)
     return DIVERGED if found.kind == "diverged" else UP_TO_DATE
 
 
-def _no_result(plan: Plan, cell: Cell, hashes: dict[str, str], checkpoints: CheckpointRounds) -> str:
-    reason = "no result yet"
+def _kept(plan: Plan, cell: Cell, hashes: dict[str, str], checkpoints: CheckpointRounds) -> str:
+    """What is kept that saves the training, or a part of it."""
     identity = plan.cell_identity(cell, hashes)
     needed = ("result", "model", *(["clients"] if plan.settings.keep_clients else []))
     if all((plan.paths.kept / f"{identity}{SUFFIXES[what]}").exists() for what in needed):
-        reason += ", but one is kept that will be put back"
-    elif checkpoints.of(identity):
-        reason += ", but a checkpoint to go on from"
-    elif not hashes.get(cell.dataset) and plan.paths.kept.exists():
+        return ", but one is kept that will be put back"
+    return ", but a checkpoint to go on from" if checkpoints.of(identity) else ""
+
+
+def _no_result(plan: Plan, cell: Cell, hashes: dict[str, str], checkpoints: CheckpointRounds) -> str:
+    reason = "no result yet" + _kept(plan, cell, hashes, checkpoints)
+    if not hashes.get(cell.dataset) and plan.paths.kept.exists():
         reason += f"; whether one is kept is known once {cell.dataset} is prepared"
     failed = why_failed(progress.read(plan.paths.progress(cell)))
     # Without the cell's name, so that cells with the same error stand together.

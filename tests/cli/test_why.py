@@ -146,6 +146,15 @@ def test_no_result(plan: Plan) -> None:
     assert why(plan, "--paths").split() == [str(plan.paths.result(damaged))]
 
 
+def test_more_rounds_go_on(plan: Plan) -> None:
+    shorter, other = plan.cells[:2]
+    Checkpoints(plan.paths.kept, identity(plan, shorter)).save(Progress(12, Broadcast(torch.zeros(3))))
+    said = why(plan, setups={"10": {"rounds": 13}})
+    reason = "its result is of other settings (setups.10.rounds 12 -> 13)"
+    assert f"1 cell: {reason}, but a checkpoint to go on from\n  {shorter}\n" in said
+    assert f"{2 * ROWS - 1} cells: {reason}\n  {other}\n" in said
+
+
 def test_what_is_kept_is_not_known_without_the_data(plan: Plan) -> None:
     plan.paths.result(plan.cells[0]).unlink()
     plan.paths.data("synthetic").unlink()
