@@ -7,7 +7,8 @@ import argparse
 
 from bflp.files import write_text
 from bflp.paper import comparison_figure, spread_figure
-from bflp.paper.reproduction import FOLDER, compared, kept, page
+from bflp.paper.full_scale import FOLDER, compared, kept
+from bflp.paper.reproduction import page
 from bflp.reporting.figures import style
 
 

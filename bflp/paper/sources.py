@@ -24,6 +24,7 @@ from bflp.engine.metrics.registry import METRICS
 from bflp.errors import DataError
 from bflp.grid.cell import NO_AGGREGATOR, Cell
 from bflp.grid.plan import Plan
+from bflp.results.frame import NAMES
 from bflp.settings.explain import one_line
 from bflp.settings.read import read_file
 from bflp.settings.schema import load
@@ -31,7 +32,7 @@ from bflp.settings.values import AnyFloat, NonNegativeFloat, NonNegativeInt, Pos
 
 PUBLISHED = Path(__file__).parent / "published"
 CONFIGS = Path(__file__).resolve().parents[2] / "examples" / "papers"
-KEYS = ["dataset", "partition", "clients", "model", "aggregator"]
+KEYS = list(NAMES)
 # Names stay text, also those that look like numbers.
 TEXT = dict.fromkeys(KEYS, str)
 UNSET = "unset"  # a setting that is not there, or has its default

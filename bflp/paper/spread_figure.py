@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 
 from bflp.aggregators import names
-from bflp.paper.reproduction import PLANNED, Kept
+from bflp.paper.full_scale import PLANNED, Kept
 from bflp.reporting.figures import style
 from bflp.reporting.titles import block_title
 

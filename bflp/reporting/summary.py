@@ -15,11 +15,12 @@ import numpy as np
 from bflp.engine.metrics.registry import METRICS
 from bflp.reporting.figures.block import mean_and_error
 from bflp.reporting.table import Entry
+from bflp.results.frame import NAMES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-KEYS = ["dataset", "partition", "clients", "model", "aggregator"]
+KEYS = list(NAMES)
 BoldRule = Callable[[Sequence[float], Sequence[float]], list[bool]]
 
 

@@ -14,7 +14,7 @@ from bflp.grid.plan import Plan
 from bflp.paper.claims import check_all
 from bflp.paper.comparison import compare, comparison_table, left_out, published, summary
 from bflp.paper.comparison_figure import draw
-from bflp.paper.reproduction import FOLDER
+from bflp.paper.full_scale import FOLDER
 from bflp.paper.sources import CONFIGS, KEYS, PUBLISHED, TEXT, planned, sources
 from bflp.reporting.latex import to_latex
 from bflp.reporting.markdown import to_markdown

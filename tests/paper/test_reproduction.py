@@ -11,7 +11,7 @@ import pytest
 
 from bflp.errors import DataError
 from bflp.grid.cell import Cell
-from bflp.paper import reproduction
+from bflp.paper import full_scale, reproduction
 from bflp.paper import spread_figure as figure
 from bflp.paper.spread_without_data import covers, spread_without_data
 from bflp.results.evaluation import Evaluation
@@ -23,27 +23,27 @@ from bflp.results.result import Result
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy of docs/reproduction that a test may change."""
     copy = tmp_path / "reproduction"
-    shutil.copytree(reproduction.FOLDER, copy)
-    monkeypatch.setattr(reproduction, "FOLDER", copy)
-    reproduction.archive.cache_clear()
+    shutil.copytree(full_scale.FOLDER, copy)
+    monkeypatch.setattr(full_scale, "FOLDER", copy)
+    full_scale.archive.cache_clear()
     yield copy
-    reproduction.archive.cache_clear()
+    full_scale.archive.cache_clear()
 
 
 @pytest.mark.slow
 def test_page_is_in_step_with_the_kept_results() -> None:
     """Make it anew with: bflp reproduction."""
-    assert reproduction.FOLDER.with_suffix(".md").read_text(encoding="utf-8") == reproduction.page()
+    assert full_scale.FOLDER.with_suffix(".md").read_text(encoding="utf-8") == reproduction.page()
 
 
 def test_archive_is_small_enough_for_a_repository() -> None:
-    sizes = [file.stat().st_size for file in reproduction.FOLDER.rglob("*") if file.is_file()]
+    sizes = [file.stat().st_size for file in full_scale.FOLDER.rglob("*") if file.is_file()]
     assert 0 < sum(sizes) < 5e6
 
 
 def test_kept_cells_were_planned_and_finished() -> None:
-    for variant, cell, result in reproduction.kept():
-        assert str(cell) in reproduction.PLANNED[variant]
+    for variant, cell, result in full_scale.kept():
+        assert str(cell) in full_scale.PLANNED[variant]
         setup = result.settings["setup"]
         assert len(result.rounds) == setup["rounds"] == (50 if setup["clients"] == 10 else 500)
         enforce = result.settings.get("posterior", {}).get("log_variance", {}).get("enforce")
@@ -54,12 +54,12 @@ def test_kept_cells_were_planned_and_finished() -> None:
 
 @pytest.mark.slow
 def test_a_cell_that_is_not_kept_is_listed_as_missing(folder: Path) -> None:
-    variant, cell, _ = reproduction.kept()[0]
+    variant, cell, _ = full_scale.kept()[0]
     text = reproduction.page()
     line = f"- {variant}: `{cell}`"
     assert line not in text
     (folder / variant / "cells" / f"{cell}.json").unlink()
-    reproduction.archive.cache_clear()
+    full_scale.archive.cache_clear()
     assert line in reproduction.page()
 
 
@@ -77,7 +77,7 @@ def copied(
         plain["cell"] = cell.as_dict()
         change(kind, plain)
         write(cell.path(folder / to / kind, ".json"), type(part).model_validate(plain))
-    reproduction.archive.cache_clear()
+    full_scale.archive.cache_clear()
     return cell
 
 
@@ -100,7 +100,7 @@ def rows_of(text: str, *starts: str) -> list[list[str]]:
 @pytest.mark.slow
 def test_a_planned_cell_that_is_copied_in_stands_beside_the_sources(folder: Path) -> None:
     shutil.rmtree(folder / "exact/cells/fmnist/noniid", ignore_errors=True)
-    reproduction.archive.cache_clear()
+    full_scale.archive.cache_clear()
     block, missing = "Fashion-MNIST, non-IID, 10 clients", "- exact: `fmnist/noniid/10/FEDPROX/none/seed0`"
     text = reproduction.page()
     assert missing in text and not rows_of(text, block, "FEDPROX")
@@ -138,7 +138,7 @@ def test_numbers_beyond_three_deviations_are_explained_by_the_same_seeds_or_not_
     assert found["ECE"] == found["NLL"] == "the set-up: aggregation: exact here, reference there"
     # Without the cell of the paper's arithmetic nothing is explained.
     (folder / "reference/cells/fmnist/iid/10/FVBWA/EAA/seed0.json").unlink()
-    reproduction.archive.cache_clear()
+    full_scale.archive.cache_clear()
     assert why() == {"Accuracy": f"unexplained{twin}", "ECE": "unexplained", "NLL": "unexplained"}
 
 
@@ -161,7 +161,7 @@ def test_a_number_beyond_three_deviations_is_explained_by_the_partition(
     (folder / "exact/cells/cifar10/noniid/10/FEDAVG/none/seed2.json").unlink(missing_ok=True)
 
     def why() -> str:
-        reproduction.archive.cache_clear()
+        full_scale.archive.cache_clear()
         rows = rows_of(reproduction.page(), "exact", "FEDAVG none, cifar10 noniid 10")
         return next(row[5] for row in rows if row[2] == "Accuracy")
 
@@ -179,7 +179,7 @@ def test_a_number_beyond_three_deviations_is_explained_by_the_partition(
 def test_rows_with_several_seeds_that_the_paper_lacks_are_left_out(folder: Path) -> None:
     made_of = Cell.parse("cifar10/noniid/10/SCAFFOLD/none/seed0")
     copied(folder, "cifar10/noniid/10/SCAFFOLD/none/seed1", made_of, "exact", lambda kind, plain: None)
-    reproduction.archive.cache_clear()
+    full_scale.archive.cache_clear()
     text = reproduction.page()
     assert rows_of(text, "exact", "FEDAVG none, CIFAR-10, non-IID, 10 clients", "Accuracy (%)")
     assert not rows_of(text, "exact", "SCAFFOLD none, CIFAR-10, non-IID, 10 clients", "Accuracy (%)")
@@ -188,7 +188,7 @@ def test_rows_with_several_seeds_that_the_paper_lacks_are_left_out(folder: Path)
 def test_rows_on_partitions_of_other_seeds_are_told_apart(folder: Path) -> None:
     def listed(which: str) -> list[str]:
         (folder / "template.md").write_text(f"{{{{draws {which}}}}}", encoding="utf-8")
-        reproduction.archive.cache_clear()
+        full_scale.archive.cache_clear()
         return [row[0].strip("`") for row in rows_of(reproduction.page()) if "/" in row[0]]
 
     for other in folder.glob("reference/*/fmnist/iid-of-seed*"):
@@ -214,9 +214,9 @@ def test_unknown_placeholder_is_refused(folder: Path) -> None:
 
 
 def test_figure_has_a_line_for_each_kept_variational_cell() -> None:
-    drawn = figure.draw(reproduction.kept(), ("fmnist", "iid", "10"))
-    shown: dict[str, set[str]] = {variant: set() for variant in reproduction.PLANNED}
-    for variant, cell, _ in reproduction.kept():
+    drawn = figure.draw(full_scale.kept(), ("fmnist", "iid", "10"))
+    shown: dict[str, set[str]] = {variant: set() for variant in full_scale.PLANNED}
+    for variant, cell, _ in full_scale.kept():
         if str(cell).startswith("fmnist/iid/10/FVBWA/") and cell.seed == 0:
             shown[variant].add(cell.aggregator)
     # The paper's program computes these by their equations.
@@ -228,7 +228,7 @@ def test_figure_has_a_line_for_each_kept_variational_cell() -> None:
 
 
 def test_spread_without_data_is_nearly_that_of_real_training() -> None:
-    cells = [(cell, result) for _, cell, result in reproduction.kept() if covers(cell)]
+    cells = [(cell, result) for _, cell, result in full_scale.kept() if covers(cell)]
     assert {cell.aggregator for cell, _ in cells} == {"EAA", "GAA", "AALV", "CF"}
     for cell, result in cells:
         measured = [entry.spread for entry in result.rounds]
@@ -252,6 +252,6 @@ def test_claims_by_the_equations_are_checked_on_what_both_arithmetics_share(fold
     by_equations = reproduction.page().rpartition("By its equations")[2]
     assert "fmnist iid 10 FVBWA AALV accuracy" in by_equations
     shutil.rmtree(folder / "reference/cells/fmnist/iid/10/FVBWA/AALV")
-    reproduction.archive.cache_clear()
+    full_scale.archive.cache_clear()
     by_equations = reproduction.page().rpartition("By its equations")[2]
     assert "fmnist iid 10 FVBWA AALV accuracy" not in by_equations
