@@ -3,7 +3,8 @@
 In the template `{{cells}}` becomes the list of kept cells, `{{missing}}` that of the planned cells that are not kept,
 `{{variants}}` the cells that were run in more than one variant, `{{without_data}}` spreads beside those of cells
 without data, `{{sources}}` what is known of the sources, `{{side_by_side}}` what they and we have for the same row,
-`{{skew}}` how few labels clients have, `{{draws}}` rows on several partitions, `{{beyond}}` all numbers beyond 3 deviations, `{{seeds}}` and `{{below}}` what the seeds say,
+`{{skew}}` how few labels clients have, `{{draws}}` rows on several partitions, `{{weights}}` cells from the initial
+weights of other seeds, `{{beyond}}` all numbers beyond 3 deviations, `{{seeds}}` and `{{below}}` what the seeds say,
 `{{unpublished}}` kept cells that no source has;
 `{{comparison VARIANT}}`, `{{marked VARIANT}}`, `{{late VARIANT}}` and `{{claims VARIANT}}` what one variant says, a
 folder below docs/reproduction. No number that is made of kept results is typed.
@@ -26,7 +27,7 @@ from bflp.paper import full_scale
 from bflp.paper.claims import CLAIMS, in_words
 from bflp.paper.comparison import MARKED_BEYOND, comparison_table, parts, published, summary
 from bflp.paper.full_scale import END, PLANNED, archive, as_number, as_table, compared, compared_of, end, kept
-from bflp.paper.seeds import below, beside_twin, draws, on_another_partition, seeds, skew
+from bflp.paper.seeds import below, beside_twin, draws, initial_weights, on_another_partition, seeds, skew
 from bflp.paper.sources import KEYS, sources
 from bflp.paper.spread_without_data import covers, spread_without_data
 from bflp.reporting.markdown import to_markdown
@@ -51,6 +52,7 @@ def _fill(what: str, variant: str | None) -> str:
         "sources": _sources,
         "side_by_side": _side_by_side,
         "skew": skew,
+        "weights": initial_weights,
         "beyond": _beyond,
         "seeds": seeds,
         "below": below,

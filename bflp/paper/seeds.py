@@ -12,9 +12,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+import pandas as pd
+
 from bflp.engine.metrics.registry import METRICS
 from bflp.files import canonical_json
 from bflp.grid.cell import NO_AGGREGATOR, Cell
+from bflp.paper import full_scale
 from bflp.paper.comparison import MARKED_BEYOND, parts
 from bflp.paper.full_scale import END, PLANNED, archive, as_number, as_table, compared, compared_of, end, kept
 from bflp.paper.label_skew import effective_labels, label_counts
@@ -119,6 +122,25 @@ def draws(iid: bool) -> str:
             rows.append(row)
     headers = ["cell", "seed of the partition", "of all else", *END, *([] if iid else ["round 5", "effective labels"])]
     return as_table(headers, rows) if rows else "None."
+
+
+def initial_weights() -> str:
+    """The first rounds of cells that began with the initial weights of another seed, as benchmarks/initial_weights.py
+    printed them, beside those that began with their own."""
+    others = pd.read_csv(
+        full_scale.FOLDER / "reference" / "initial_weights.csv", names=["cell", "weights", "round", "accuracy"]
+    )
+    rounds = range(1, others["round"].max() + 1)
+    results = {str(cell): (cell, result) for cell, result, _ in archive("reference")}
+    rows = []
+    for name in others["cell"].unique():
+        cell, result = results[name]
+        own = [entry.accuracy for entry in result.rounds][: len(rounds)]
+        drawn = others[others["cell"] == name].groupby("weights")["accuracy"]
+        found = {cell.seed: own, **{seed: list(accuracies) for seed, accuracies in drawn}}
+        rows += [[seed, cell.seed, *map(as_number, accuracies)] for seed, accuracies in found.items()]
+    headers = ["initial weights of seed", "all else of seed", *(f"round {round_}" for round_ in rounds)]
+    return as_table(headers, sorted(rows, key=lambda row: row[:2]))
 
 
 def seeds() -> str:

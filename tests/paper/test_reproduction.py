@@ -11,7 +11,7 @@ import pytest
 
 from bflp.errors import DataError
 from bflp.grid.cell import Cell
-from bflp.paper import full_scale, reproduction
+from bflp.paper import full_scale, reproduction, seeds
 from bflp.paper import spread_figure as figure
 from bflp.paper.spread_without_data import covers, spread_without_data
 from bflp.results.evaluation import Evaluation
@@ -255,3 +255,12 @@ def test_claims_by_the_equations_are_checked_on_what_both_arithmetics_share(fold
     full_scale.archive.cache_clear()
     by_equations = reproduction.page().rpartition("By its equations")[2]
     assert "fmnist iid 10 FVBWA AALV accuracy" not in by_equations
+
+
+def test_exchanged_initial_weights_stand_between_the_cells_own() -> None:
+    rows = [[part.strip() for part in line.strip("|").split("|")] for line in seeds.initial_weights().splitlines()[2:]]
+    assert [row[:2] for row in rows] == [["1", "1"], ["1", "4"], ["4", "1"], ["4", "4"]]
+    kept = {str(cell): result for cell, result, _ in full_scale.archive("reference")}
+    for row in (rows[0], rows[-1]):
+        curve = kept[f"fmnist/iid/10/FVBWA/EAA/seed{row[0]}"].rounds
+        assert row[2:] == [f"{entry.accuracy:.2f}" for entry in curve[: len(row) - 2]]
