@@ -198,8 +198,8 @@ def _side_by_side() -> str:
 
 
 def _ours(have: pd.DataFrame) -> str:
-    number, seeds = as_number(have["ours"].iloc[0]), have["seeds"].iloc[0]
-    return f"{number} ({seeds} seeds)" if seeds > 1 else number
+    number, runs = as_number(have["ours"].iloc[0]), have["seeds"].iloc[0]
+    return f"{number} ({runs} seeds)" if runs > 1 else number
 
 
 def _verdict(have: pd.DataFrame, low: float, high: float) -> str:

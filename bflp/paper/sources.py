@@ -102,8 +102,8 @@ class Source:
 
 
 def set_up(settings: Mapping[str, Any], evaluation: Mapping[str, Any]) -> dict[str, Any]:
-    """What a cell's numbers depend on, as sets of results are compared: the settings of its result and, as `final`,
-    those of its evaluation that change a number."""
+    """What a cell's numbers depend on, in the form in which set-ups are compared: the settings of its result and, as
+    `final`, those of its evaluation that change a number."""
     return {**settings, "final": {key: evaluation[key] for key in FINAL if key in evaluation}}
 
 
