@@ -41,7 +41,8 @@ def checked_network(spec: Mapping[str, Any]) -> dict[str, Any]:
     known_settings = [argument.arg for argument in (*last.args[2:], *last.kwonlyargs)]
     for key in given:
         if key not in known_settings and last.kwarg is None:
-            raise wrong(f"unknown key{nearest(key, known_settings)}", key)
+            near, known = nearest(key, known_settings), ", ".join(known_settings) or "none"
+            raise wrong(f"unknown key{near or f' (known: {known})'}", key)
     return {"name": name, **_checked(name, given)} if given and name else dict(spec)
 
 

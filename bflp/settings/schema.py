@@ -35,7 +35,7 @@ from bflp.settings.methods import (
     with_bases,
 )
 from bflp.settings.own_files import place_of
-from bflp.settings.read import laid, overlaid, read_file
+from bflp.settings.read import laid, overlaid, read_file, written_in
 from bflp.settings.rules import load_rule
 from bflp.settings.sections import (
     Augment,
@@ -274,6 +274,9 @@ class Settings(Section):
             return cls.model_validate(mapping)
         except ValidationError as error:
             raise ConfigError(one_line(error, files, cls.model_json_schema())) from None
+        except ConfigError as error:  # of a rule's file or own settings: it begins with their place
+            place = written_in(files, str(error).partition(": ")[0].split("."), None)
+            raise ConfigError(": ".join(filter(None, (place, str(error))))) from None
 
     def source(self, dataset: str) -> str | None:
         """The `source:` file of a data set; None: through torchvision."""

@@ -37,7 +37,9 @@ def parsed(network: Any) -> dict[str, Any]:
         ({"file": "broken.py"}, "broken.py, line 2: "),
         ({"file": "empty.py"}, "empty.py must define a function build"),
         ({"file": "bytes.py"}, "bytes.py is not a Python source"),
-        ({"file": "mine.py", "depth": 3}, "network.depth: unknown key"),
+        ({"file": "mine.py", "depth": 3}, "network.depth: unknown key - did you mean 'width'?"),
+        ({"file": "mine.py", "rate": 3}, "network.rate: unknown key (known: width, wide)"),
+        ({"name": "lenet", "width": 3}, "network.width: unknown key (known: none)"),
         (3, "must be a mapping"),
     ],
 )

@@ -196,3 +196,20 @@ def test_a_mistake_is_told_with_file_and_line(tmp_path: Path) -> None:
     # The command line is no file: config.yaml has another value there.
     with pytest.raises(ConfigError, match=r"^processes: must be greater than 0"):
         load([base], {"processes": 0})
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("{PPA: {\n  population: -1}}", "line 2: aggregators.PPA.population: must be greater than"),
+        ("{CF:\n  {width: 3}}", "line 2: aggregators.CF.width: unknown key"),
+        ("{\n  MINE: {file: mine.py}}\ngrid: {aggregators: [MINE]}", "line 2: aggregators.MINE: mine.py must define a"),
+    ],
+)
+def test_mistakes_of_rules_too(written: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text("")
+    Path("over.yaml").write_text(f"aggregators: {written}\n")
+    with pytest.raises(ConfigError) as found:
+        load([PROJECT / "config.yaml", Path("over.yaml")])
+    assert str(found.value).startswith(f"over.yaml, {told}")
