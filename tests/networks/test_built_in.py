@@ -1,14 +1,16 @@
 """The networks that come with the product: shapes, gradients, settings."""
 
 import importlib
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from bflp import networks
 from bflp.networks import NetworkError
+from bflp.networks.lenet import LeNet
 from bflp.networks.posterior import Posterior
 
 MLP = {"name": "mlp", "sizes": [7, 5], "activation": "tanh"}
@@ -53,6 +55,73 @@ def test_which_weights_are_gaussian(spec: dict[str, object], variational: str, g
     layout = build(spec, variational).layout
     assert layout.means.stop - layout.means.start == gaussians
     assert layout.noise_size == noise_size
+
+
+def test_the_hand_written_lenet_is_used_where_it_has_the_posterior() -> None:
+    for variational, fast in (("none", True), ("dense", True), ("last:3", True), ("last:2", False), ("all", False)):
+        assert isinstance(build({"name": "lenet"}, variational), LeNet) == fast
+
+
+def built(name: str, shape: tuple[int, ...], **settings: object) -> tuple[nn.Module, Iterator[Tensor]]:
+    """A network of 4 labels in float64 with random parameters, and these in the order of the network's layers."""
+    module = importlib.import_module(f"bflp.networks.{name}").build(shape, 4, **settings).double()
+    generator = torch.Generator().manual_seed(4)
+    for parameter in module.parameters():
+        parameter.detach().normal_(0.0, 2 / parameter[0].numel() ** 0.5, generator=generator)
+    return module, iter([parameter.detach() for parameter in module.parameters()])
+
+
+def inputs(*shape: int) -> Tensor:
+    return torch.randn(3, *shape, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.mark.parametrize(
+    ("settings", "activation"),
+    [
+        ({}, lambda x: x.clamp(min=0)),
+        ({"activation": "relu"}, lambda x: x.clamp(min=0)),
+        ({"activation": "sigmoid"}, lambda x: 1 / (1 + (-x).exp())),
+        ({"activation": "tanh"}, lambda x: (x.exp() - (-x).exp()) / (x.exp() + (-x).exp())),
+        ({"activation": "gelu"}, lambda x: x * torch.distributions.Normal(0, 1).cdf(x)),
+        ({"activation": "elu"}, lambda x: torch.where(x > 0, x, x.exp() - 1)),
+    ],
+)
+def test_mlp_by_hand(settings: dict[str, object], activation: Callable[[Tensor], Tensor]) -> None:
+    (module, p), images = built("mlp", (1, 2, 3), sizes=(7, 5), **settings), inputs(1, 2, 3)
+    x = images.reshape(3, 6)
+    for _ in range(2):
+        x = activation(x @ next(p).T + next(p))
+    torch.testing.assert_close(module(images), x @ next(p).T + next(p))
+
+
+def test_cnn_by_hand() -> None:
+    (module, p), images = built("cnn", (2, 16, 18)), inputs(2, 16, 18)
+    x = images
+    for _ in range(2):
+        x = functional.max_pool2d(functional.conv2d(x, next(p), next(p)).clamp(min=0), 2)
+    x = x.flatten(1)
+    for _ in range(2):
+        x = (x @ next(p).T + next(p)).clamp(min=0)
+    torch.testing.assert_close(module(images), x @ next(p).T + next(p))
+
+
+def test_resnet20_by_hand() -> None:
+    (module, p), images = built("resnet20", (3, 10, 9)), inputs(3, 10, 9)
+
+    def stage(x: Tensor, stride: int = 1) -> Tensor:
+        """A convolution and its norm over halves of the maps."""
+        y = functional.conv2d(x, next(p), stride=stride, padding=1)
+        halves = y.reshape(len(y), 2, -1)
+        normed = (halves - halves.mean(2, keepdim=True)) / (halves.var(2, correction=0, keepdim=True) + 1e-5).sqrt()
+        return normed.view(y.shape) * next(p).view(-1, 1, 1) + next(p).view(-1, 1, 1)
+
+    x = stage(images).clamp(min=0)
+    for stride in (1, 1, 1, 2, 1, 1, 2, 1, 1):
+        y = stage(stage(x, stride).clamp(min=0))
+        y[:, : x.shape[1]] += x[:, :, ::stride, ::stride]
+        x = y.clamp(min=0)
+    assert x.shape[1:] == (64, 3, 3)
+    torch.testing.assert_close(module(images), x.mean((2, 3)) @ next(p).T + next(p))
 
 
 @pytest.mark.slow

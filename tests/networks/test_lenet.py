@@ -142,6 +142,8 @@ def test_changed_parameters_are_seen() -> None:
     case.assert_gradients_agree(1e-12)
     case.vector = case.vector.clone().add_(0.01)
     case.assert_gradients_agree(1e-12)
+    case.vector.data = case.vector + 0.01  # the same tensor, elsewhere
+    case.assert_gradients_agree(1e-12)
 
 
 def test_a_variational_network_needs_noise() -> None:
@@ -156,7 +158,9 @@ def test_a_variational_network_needs_noise() -> None:
     [
         ({"enforce": "clip"}, "clip"),
         ({"prior_standard_deviation": 0.0}, "positive"),
+        ({"prior_standard_deviation": math.nan}, "positive"),
         ({"bounds": (1.0, -1.0)}, "bounds"),
+        ({"bounds": (1.0, 1.0)}, "bounds"),
     ],
 )
 def test_senseless_posteriors_are_refused(settings: dict[str, object], message: str) -> None:

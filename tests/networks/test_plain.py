@@ -47,6 +47,7 @@ class Case:
         out = torch.full_like(self.vector, torch.nan)
         loss = self.network.gradient(self.vector, self.images, self.labels, self.noise, kl_weight, out)
         assert loss.shape == ()
+        assert not loss.requires_grad
         return loss, out
 
 
@@ -234,6 +235,20 @@ def test_dropout_takes_its_mask_from_the_noise() -> None:
     assert torch.equal(generator.get_state(), before)
 
 
+def test_dropout_keeps_half_and_doubles_it_unless_told_otherwise() -> None:
+    layer = Dropout()
+    layer.noise = lambda x: torch.tensor([-3.0, -0.01, 0.01, 3.0])
+    assert layer(torch.ones(4)).tolist() == [2.0, 2.0, 0.0, 0.0]
+
+
+def test_dropout_outside_federated_training_says_what_to_do() -> None:
+    network = make(lambda: nn.Sequential(nn.Linear(4, 3), Dropout(0.3)), (4,), "none")
+    module = network.module(network.layout.initial_vector(-2.0, torch.Generator().manual_seed(0)))
+    assert module(torch.ones(1, 4)).shape == (1, 3)
+    with pytest.raises(RuntimeError, match=r"call eval\(\) first"):
+        module.train()(torch.ones(1, 4))
+
+
 def test_squared_gradients_are_those_without_dropout() -> None:
     network = make(lambda: nn.Sequential(nn.Linear(4, 20), Dropout(0.5), nn.Linear(20, 3)), (4,), "none")
     vector = torch.randn(network.layout.size, generator=torch.Generator().manual_seed(0)).double()
@@ -287,6 +302,94 @@ def test_a_layer_that_is_called_twice_has_its_weight_drawn_once() -> None:
     spread = x**2 @ named["last.weight.log_variance"].clamp(*PRIOR.bounds).exp().T
     logits = F.linear(x, named["last.weight.mean"], named["last.bias"]) + (spread + 1e-8) ** 0.5 * case.noise[:, :3]
     assert case.gradient(0.0)[0].item() == pytest.approx(F.cross_entropy(logits, case.labels).item(), rel=1e-12)
+
+
+def test_a_layer_that_only_prediction_calls_twice_has_its_weight_drawn_once() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.layer(x) if self.training else self.layer(self.layer(x))
+
+    case = Case(make(Twice, (3,), "dense"))
+    assert case.layout.noise_size == 9
+    named = case.layout.views(case.vector)
+    deviation = (0.5 * named["layer.weight.log_variance"].clamp(*PRIOR.bounds)).exp()
+    weight = named["layer.weight.mean"] + deviation * case.noise[0].view(3, 3)
+    logits = F.linear(case.images, weight, named["layer.bias"])
+    assert case.gradient(0.0)[0].item() == pytest.approx(F.cross_entropy(logits, case.labels).item(), rel=1e-12)
+    probabilities, _ = case.network.predict(case.vector, case.images, 1, torch.Generator().manual_seed(5))
+    eps = torch.empty(9, dtype=torch.float64).normal_(generator=torch.Generator().manual_seed(5)).view(3, 3)
+    weight = named["layer.weight.mean"] + deviation * eps
+    logits = F.linear(F.linear(case.images, weight, named["layer.bias"]), weight, named["layer.bias"])
+    torch.testing.assert_close(probabilities, logits.softmax(1))
+
+
+def test_a_dense_layer_with_a_forward_of_its_own_has_its_weight_drawn() -> None:
+    class Tripled(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return 3 * super().forward(x)
+
+    case = Case(make(lambda: Tripled(4, 3), (4,), "dense"))
+    assert case.layout.noise_size == 12
+    named = case.layout.views(case.vector)
+    deviation = (0.5 * named["weight.log_variance"].clamp(*PRIOR.bounds)).exp()
+    weight = named["weight.mean"] + deviation * case.noise[0].view(3, 4)
+    logits = 3 * F.linear(case.images, weight, named["bias"])
+    assert case.gradient(0.0)[0].item() == pytest.approx(F.cross_entropy(logits, case.labels).item(), rel=1e-12)
+
+
+def test_a_dense_layer_without_a_weight_of_its_own_does_not_count() -> None:
+    def normed() -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 5), nn.utils.parametrizations.weight_norm(nn.Linear(5, 3)))
+
+    assert set(make(normed, (4,), "dense").layout.gaussian) == {"0.weight"}
+    assert set(make(normed, (4,), "last:1").layout.gaussian) == {"0.weight"}
+
+
+def test_a_parameter_that_is_not_used_has_a_gradient_of_0() -> None:
+    def unused() -> nn.Module:
+        module = small_mlp()
+        module.register_parameter("unused", nn.Parameter(torch.ones(2)))
+        return module
+
+    for variational in ("none", "all"):
+        case = Case(make(unused, (4,), variational))
+        gradient = case.layout.views(case.gradient(kl_weight=0.0)[1])
+        unmoved = [values for name, values in gradient.items() if "unused" in name]
+        assert len(unmoved) == (1 if variational == "none" else 2)
+        assert not any(values.any() for values in unmoved)
+
+
+def test_a_variance_that_is_rounded_to_0_has_a_finite_gradient() -> None:
+    posterior = Posterior(0.1, 0.7, (-300.0, 1.0), "project")
+    case = Case(make(small_cnn, (2, 5, 6), "all", posterior))
+    case.vector, case.noise = case.vector.float(), case.noise.float()
+    case.vector[case.layout.log_variances] = -200.0
+    loss, gradient = case.gradient()
+    assert torch.isfinite(loss) and torch.isfinite(gradient).all()
+
+
+def test_buffers_follow_the_vector_s_precision_unless_they_hold_whole_numbers() -> None:
+    class Mixed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 3)
+            self.register_buffer("mixing", torch.tensor([[0.0, 2.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, -1.0]]))
+            self.register_buffer("order", torch.tensor([2, 0, 1]))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return F.linear(self.layer(x), self.get_buffer("mixing"))[:, self.get_buffer("order")]
+
+    case = Case(make(Mixed, (4,), "none"))
+    named = case.layout.views(case.vector)
+    first, second, third = F.linear(case.images, named["layer.weight"], named["layer.bias"]).unbind(1)
+    expected = torch.stack([-third, 2 * second, first], dim=1).softmax(1)
+    for dtype in (torch.float32, torch.float64, torch.float32):
+        found, _ = case.network.predict(case.vector.to(dtype), case.images, 1, torch.Generator())
+        torch.testing.assert_close(found, expected.to(dtype))
 
 
 def test_initial_weights_follow_from_the_generator_alone() -> None:

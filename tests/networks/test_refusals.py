@@ -1,5 +1,6 @@
 """What a spec or a module must not be: refused in one line, before any training."""
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,12 @@ def update(module: nn.Module, x: Tensor) -> Tensor:
     raise RuntimeError("first line\nsecond line")
 
 
+def predicts_no_batch_of_three(module: nn.Module, y: Tensor) -> Tensor:
+    if not module.training and len(y) == 3:
+        raise RuntimeError("in prediction")
+    return y
+
+
 @pytest.mark.parametrize(
     ("module", "message"),
     [
@@ -81,6 +88,7 @@ def update(module: nn.Module, x: Tensor) -> Tensor:
         (lambda: 1 / 0, "build failed: ZeroDivisionError: division by zero"),
         (lambda: Own(update), "fails on inputs of shape 4: RuntimeError: first line second line"),
         (lambda: around(Dropout(1.0)), "between 0 and 1, got 1.0"),
+        (lambda: around(Dropout(0.0)), "between 0 and 1, got 0.0"),
     ],
 )
 def test_modules_refused_when_built(module: Callable[[], object], message: str) -> None:
@@ -94,11 +102,16 @@ def test_modules_refused_when_built(module: Callable[[], object], message: str) 
     [
         (lambda: Own(lambda _, y: F.dropout(y, 0.5)), "draws random numbers of its own"),
         (lambda: Own(lambda _, y: y + torch.rand(())), "draws random numbers of its own"),
+        (lambda: Own(lambda _, y: y * random.random()), "draws random numbers of its own"),
         (lambda: Own(lambda _, y: y - y.mean(0)), "depends on the others in the batch"),
         (lambda: Own(lambda _, y: y / len(y)), "depends on the others in the batch"),
+        (lambda: Own(lambda _, y: (y - y.mean(0)) @ torch.eye(3)), "depends on the others in the batch"),
         (lambda: Own(lambda _, y: y if len(y) > 1 else y[0]), "fails on a batch of 1: "),
         (lambda: Own(lambda _, y: y if len(y) == 2 else y.view(2, -1)), "fails on a batch of 3: "),
+        (lambda: Own(predicts_no_batch_of_three), "fails on a batch of 3: RuntimeError: in prediction"),
         (lambda: Own(lambda _, y: y / 0.0), "not finite"),
+        (lambda: Own(lambda _, y: y + (y - y).abs().sqrt()), "gradient is not finite"),
+        (lambda: Own(lambda _, y: y + torch.tensor([-torch.inf, -torch.inf, 0.0])), "loss or gradient is not finite"),
         (lambda: Own(lambda self, y: y * self.scale, scale=nn.Parameter(torch.full((), torch.nan))), "not finite"),
     ],
 )
@@ -108,6 +121,26 @@ def test_modules_refused_when_tried_out(module: Callable[[], nn.Module], message
         try_out(network(module, variational), "mine.py")
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith("mine.py: ")
+
+
+class Twofold(nn.Module):
+    """A layer that sees each sample once where the batch is of two, and twice else: in two calls, or in one."""
+
+    def __init__(self, calls: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.calls = calls
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) == 2:
+            return self.layer(x)
+        return self.layer(x) + self.layer(x) if self.calls == 2 else self.layer(torch.cat([x, x]))[: len(x)]
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_layers_are_called_in_the_same_way_for_any_batch(calls: int) -> None:
+    with pytest.raises(NetworkError, match=r"^mine.py: calls its layers in another way from batch to batch$"):
+        try_out(network(lambda: Twofold(calls), "dense"), "mine.py")
 
 
 def test_initial_weights_must_follow_from_torchs_generator() -> None:
@@ -139,6 +172,14 @@ def test_what_works_is_not_refused(module: Callable[[], nn.Module], variational:
     try_out(made)
     if variational == "none":
         try_out(SampledPosterior(made))
+
+
+def test_a_unit_that_rounding_carries_across_a_kink_is_no_dependence_on_others() -> None:
+    def near_the_kink(_: object, y: Tensor) -> Tensor:
+        rounding = (len(y) - 2) * torch.finfo(y.dtype).eps
+        return y + (y - y.detach() + 1e-12 + rounding).relu()
+
+    try_out(network(lambda: Own(near_the_kink)))
 
 
 @pytest.mark.parametrize("spec", [{"name": "lenet"}, {"name": "mlp"}, {"name": "cnn"}, {"name": "resnet20"}], ids=str)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from bflp import networks
 from bflp.networks.posterior import Posterior
 from bflp.networks.sampled import SampledPosterior
+from tests.oracles import own_network
 
 
 def sampled(spec: dict[str, object], shape: tuple[int, ...], posterior: Posterior) -> SampledPosterior:
@@ -23,6 +24,7 @@ def test_every_weight_has_a_mean_that_starts_as_in_the_inner_network() -> None:
     vector = layout.initial_vector(-9.0, torch.Generator().manual_seed(0))
     assert torch.equal(vector[layout.means], inner.initial_vector(0.0, torch.Generator().manual_seed(0)))
     assert ((vector[layout.log_variances] + 9.0).abs() < 0.006).all()
+    assert sampled({"file": own_network.__file__}, (1, 8, 8), Posterior()).layout.noise_size == 4 * 4 * 4  # of dropout
     with pytest.raises(NotImplementedError):
         network.gradient(vector, vector, vector, None, 0.0, vector)
     with pytest.raises(ValueError, match="Gaussian weights of its own"):

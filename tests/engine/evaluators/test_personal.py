@@ -10,7 +10,8 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
-from bflp.engine.evaluators.personal import projected
+from bflp.engine.evaluators.personal import evaluate, projected
+from bflp.engine.predictions import Predictions
 
 # Two plain weights, two means, two log variances.
 LAYOUT: Any = SimpleNamespace(deterministic=slice(0, 2), means=slice(2, 4), log_variances=slice(4, 6))
@@ -73,3 +74,47 @@ def test_variances_that_are_kept_within_bounds_stay_there() -> None:
     inside = projected(LOCAL, far, 0.5, "FKL", LAYOUT, posterior("project", (-8.0, 2.0)))
     assert inside[4:].tolist() == [2.0, 2.0]
     assert (projected(LOCAL, far, 0.5, "FKL", LAYOUT, posterior("clamp", (-8.0, 2.0)))[4:] > 2).all()
+
+
+def test_log_variances_beyond_the_bounds_count_as_at_them() -> None:
+    local, shared = LOCAL.copy(), GLOBAL.copy()
+    local[4:], shared[4:] = [-20.0, 1.0], [0.0, 20.0]
+    found = projected(local, shared, 0.25, "W2", LAYOUT, posterior("clamp", (-6.0, 3.0)))
+    deviations = [0.25 * np.exp(-3.0) + 0.75, 0.25 * np.exp(0.5) + 0.75 * np.exp(1.5)]
+    np.testing.assert_allclose(found[4:], 2 * np.log(deviations), rtol=1e-6)
+
+
+def test_a_client_whose_labels_the_test_set_lacks_counts_on_global_data_alone() -> None:
+    """Three clients: of label 0, of label 1, which no test sample has, and without a model. The first says 0.9."""
+
+    def predict(vector: torch.Tensor) -> Predictions:
+        probabilities = np.array([[vector[0], 1 - vector[0]]] * 2, dtype=np.float32)
+        return Predictions(probabilities, np.array([0, 0]), 10, None, np.zeros(2, dtype=np.float32))
+
+    inputs = SimpleNamespace(
+        indices=np.arange(4), offsets=np.array([0, 2, 3, 4]), train_labels=np.array([0, 0, 1, 0]), labels=2
+    )
+    inputs.sizes = np.diff(inputs.offsets)
+    federation = SimpleNamespace(inputs=inputs, layout=None, settings=SimpleNamespace(posterior=None))
+    model = torch.tensor([0.6])
+    subject: Any = SimpleNamespace(
+        federation=federation,
+        model=model,
+        predictions=predict(model),
+        predict=predict,
+        clients={0: torch.tensor([0.9]), 1: torch.tensor([0.3])},
+    )
+    asked = {"local_share": 0.5, "rule": "W2"}
+    found = evaluate(subject, asked)
+    expected = {
+        "local_on_local": [-np.log(0.9), None, None],
+        "local_on_global": [-np.log(0.9), -np.log(0.3), None],
+        "global_on_local": [-np.log(0.6), None, None],
+        "personal_on_local": [-np.log(0.75), None, None],
+        "personal_on_global": [-np.log(0.75), -np.log(0.45), None],
+    }
+    for name, values in expected.items():
+        assert found.clients[f"{name}_nll"] == pytest.approx(values, abs=2e-6)
+        assert found.final[f"{name}_nll"] == pytest.approx(np.mean([v for v in values if v is not None]), abs=2e-6)
+    del subject.clients[0]
+    assert evaluate(subject, asked).final["local_on_local_nll"] is None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
-from bflp.engine.evaluators.temperature import BOUNDS, fitted, scaled
+from bflp.engine.evaluators.temperature import BOUNDS, evaluate, fitted, scaled
 from bflp.engine.metrics import accuracy, ece, nll
 from bflp.engine.predictions import Predictions
 
@@ -68,3 +71,18 @@ def test_a_model_that_is_always_right_stays_within_the_bounds() -> None:
     wrong = predictions([[0.9, 0.1], [0.2, 0.8]], [1, 0])
     assert 15 < fitted(wrong) <= BOUNDS[1]
     assert scaled(found, 1.0) is found
+
+
+def test_a_model_that_says_nothing_keeps_its_temperature() -> None:
+    assert fitted(predictions([[0.5, 0.5]] * 3, [0, 1, 1])) == 1.0
+
+
+def test_the_test_set_is_measured_with_the_temperature_of_the_held_out_samples() -> None:
+    """By hand: two of three are right, which is 0.8 : 0.2 with its odds' root; and 16 : 1 becomes 4 : 1."""
+    held_out, test = predictions([[0.8, 0.2]] * 3, [0, 0, 1]), predictions([[16 / 17, 1 / 17]] * 5, [0, 1, 0, 0, 0])
+    by_data = {True: held_out, False: test}
+    subject: Any = SimpleNamespace(model=None, predictions=test, predict=lambda _, held_out=False: by_data[held_out])
+    found = evaluate(subject, True).final
+    assert found["temperature"] == pytest.approx(2.0, rel=1e-4)
+    assert found["ece_calibrated"] == pytest.approx(0.0, abs=1e-2)
+    assert found["nll_calibrated"] == pytest.approx(-0.8 * np.log(0.8) - 0.2 * np.log(0.2), abs=1e-5)
