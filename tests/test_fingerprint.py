@@ -18,13 +18,14 @@ from bflp import fingerprint as module
 from bflp.errors import UserError
 from bflp.fingerprint import digests, fingerprint, forget, import_closure
 from bflp.grid.cell import Cell
-from bflp.grid.coverage import training_modules
+from bflp.grid.coverage import evaluation_modules, outside_files, training_fingerprint, training_modules
 from bflp.grid.plan import Plan
 from bflp.settings.schema import Settings
 
 PROJECT = Path(__file__).resolve().parents[1]
 MODULES = sorted(PROJECT.glob("bflp/**/*.py"))
-PLAN = Plan(Settings.parse(yaml.safe_load((PROJECT / "config.yaml").read_text(encoding="utf-8"))))
+CONFIG: dict[str, Any] = yaml.safe_load((PROJECT / "config.yaml").read_text(encoding="utf-8"))
+PLAN = Plan(Settings.parse(CONFIG))
 
 
 @pytest.fixture
@@ -104,6 +105,30 @@ def test_what_changes_a_fingerprint(sandbox: Path, old: str, new: str, same: boo
     assert old in SOURCE
     write(sandbox, {"bflp/shape.py": SOURCE.replace(old, new)})
     assert (digest("bflp.shape") == before) is same
+
+
+def test_code_keeps_its_fingerprint(sandbox: Path) -> None:
+    """Otherwise an edit of how it is taken would train everything again."""
+    write(
+        sandbox,
+        {
+            "bflp/__init__.py": '"""All."""\n',
+            "bflp/shape.py": f"import bflp.other\n{SOURCE}",
+            "bflp/other.py": "def f(*a, b=None, **c):\n    ...\n\n\nx: int\ny = [0, -1.5, 'a', {**x}]\n",
+        },
+    )
+    assert digest("bflp.shape") == "97d384318f4b2b21"
+
+
+def test_constants_are_told_apart(sandbox: Path) -> None:
+    """Also those that Python takes for equal, or for nothing."""
+    write(sandbox, {"bflp/__init__.py": ""})
+    values = ("0", "0.0", "-0.0", "0j", "False", "None", "''", "b''", "()", "[]", "{}", "...", "1", "1.0", "True")
+    found = set()
+    for value in values:
+        write(sandbox, {"bflp/shape.py": f"sides = {value}\n"})
+        found.add(digest("bflp.shape"))
+    assert len(found) == len(values)
 
 
 START = """
@@ -203,6 +228,61 @@ def test_augmentation_and_strategies_are_where_they_are_used() -> None:
     assert {cell.partition for cell in cells if "bflp.partition.iid" in closure_of(str(cell))} == {"iid"}
 
 
+def test_what_a_method_chooses_is_in_its_own_cells_only() -> None:
+    eaa, kinds = {"aggregators": ["EAA"]}, ("ivon", "laplace", "swag")
+    models = {
+        "PROX": {"algorithm": "fedprox"},
+        "MLP": {"network": "mlp"},
+        "ALL": {"posterior": {"variational": "all"}, **eaa},
+        "STACK": {"base": "FVBWA", "training": {"stack": 5}, **eaa},
+        **{kind.upper(): {"posterior": kind, **eaa} for kind in kinds},
+    }
+    grid = {"datasets": ["fmnist"], "partitions": ["iid"], "clients": [10], "models": ["FED", *models], "seeds": [0]}
+    plan = Plan(Settings.parse({**CONFIG, "grid": grid, "models": models}))
+    jobs = {cell.model: json.loads(plan.job(cell)) for cell in plan.cells}
+    closures = {model: import_closure(training_modules(job)) for model, job in jobs.items()}
+
+    def having(module: str) -> set[str]:
+        return {model for model, closure in closures.items() if f"bflp.{module}" in closure}
+
+    assert having("algorithms.fedprox") == {"PROX"}
+    assert having("networks.mlp") == {"MLP"}
+    assert having("networks.plain") == {"MLP", "ALL"}
+    assert having("engine.stack") == {"STACK"}
+    for kind in kinds:
+        assert having(f"engine.{kind}") == {kind.upper()}
+    sampled = {model for model, job in jobs.items() if "bflp.networks.sampled" in import_closure(evaluated(job))}
+    assert sampled == having("networks.sampled") == {kind.upper() for kind in kinds}
+
+
+def evaluated(job: Any, **asked: Any) -> tuple[str, ...]:
+    return evaluation_modules(job, ("ace",), asked)
+
+
+def test_what_is_measured_on_demand_is_in_evaluations_that_ask_for_it() -> None:
+    job = json.loads(PLAN.job(Cell.parse("fmnist/iid/10/FVBWA/EAA/seed0")))
+    further = {f"bflp.{name}" for name in ("engine.evaluators.personal", "aggregators.w2")}
+    plain, personal = (import_closure(evaluated(job, **asked)) for asked in ({}, {"personal": {"rule": "W2"}}))
+    assert not further & plain and further <= personal and "bflp.engine.metrics.ace" in plain
+
+
+def test_own_files_by_their_role() -> None:
+    """Evaluating runs the network alone of them."""
+    job = {"files": {"network": "net.py", "algorithm": "mine.py", "aggregator": "rule.py"}}
+    assert outside_files(job) == ("rule.py", "mine.py", "net.py")
+    assert outside_files(job, "network") == ("net.py",)
+    assert outside_files({}) == ()
+
+
+def test_a_cell_is_of_the_content_of_its_own_files(tmp_path: Path) -> None:
+    file, job = tmp_path / "mine.py", json.loads(PLAN.job(Cell.parse("fmnist/iid/10/FED/none/seed0")))
+    found = {training_fingerprint(job)}
+    for content in ("x = 1\n", "x = 2\n"):
+        file.write_text(content, encoding="utf-8")
+        found.add(training_fingerprint({**job, "files": {"algorithm": str(file)}}))
+    assert len(found) == 3
+
+
 def test_the_rules_package_imports_no_rule() -> None:
     assert not {name for name in import_closure(("bflp.aggregators",)) if name.startswith("bflp.aggregators.")}
 
@@ -223,6 +303,20 @@ def test_a_file_outside_the_package(sandbox: Path) -> None:
     (sandbox / "mine.py").write_text("import bflp.shape\nx = 1\n", encoding="utf-8")
     forget()
     assert fingerprint(("bflp.base",), files) != before
+    # And so does what it alone imports.
+    (sandbox / "mine.py").write_text("import bflp.shape\n", encoding="utf-8")
+    write(sandbox, {"bflp/shape.py": SOURCE.replace("4", "5")})
+    forget()
+    assert fingerprint(("bflp.base",), files) != before
+
+
+def test_every_file_outside_the_package_counts(tmp_path: Path) -> None:
+    files = tuple(str(tmp_path / name) for name in ("rule.py", "network.py"))
+    found = set()
+    for contents in (("x = 1\n", "x = 1\n"), ("x = 2\n", "x = 1\n"), ("x = 1\n", "x = 2\n")):
+        write(tmp_path, dict(zip(files, contents, strict=True)))
+        found.add(fingerprint((), files))
+    assert len(found) == 3
 
 
 @pytest.mark.parametrize(

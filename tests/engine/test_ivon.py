@@ -8,6 +8,7 @@ import torch
 from algorithms.conjugate import Quadratic, ivon_cell, train
 
 from bflp.engine import ivon
+from bflp.engine.errors import NotFiniteError
 from bflp.engine.inputs import Inputs
 from bflp.engine.local import Gaussian, Local
 from bflp.engine.settings import Training
@@ -51,6 +52,58 @@ def test_a_clipped_gradient_and_a_later_round_make_a_step_shorter(
     settings = ivon_cell(Training(1, 200, 0.1, 0.0, 0.0, **further), betas=(0.9, 1.0), carry=False)  # type: ignore[arg-type]
     vector = train(ivon, network, doubles(0.0), doubles(0.0), settings, round_=round_)
     assert vector[0].item() == pytest.approx(0.05, rel=1e-5)
+
+
+def test_several_steps_against_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Algorithm 1 with a prior that is not centred and all that an algorithm may add; the gradient is clipped."""
+    draws = list(np.random.default_rng(0).normal(size=(6, 2)))
+    queue = iter(draws)
+    monkeypatch.setattr(torch.Tensor, "normal_", lambda self, generator: self.copy_(torch.from_numpy(next(queue))))
+    h, c, beta1, beta2, n, tau, clip = np.array([2.0, 0.5]), np.array([1.0, -2.0]), 0.8, 0.9, 6, 0.5, 1.5
+    precision, centre, anchor = np.array([4.0, 2.0]), np.array([0.3, -0.5]), np.array([2.0, 0.5])
+    constant, curvature, pull = np.array([0.2, -0.1]), np.array([0.4, 0.3]), 0.5
+    ess, m, a, k = n / tau, np.array([0.1, 0.2]), np.zeros(2), np.full(2, 0.7)
+    delta, losses, clipped = precision / ess, [], 0
+    for step, draw in enumerate(draws, 1):
+        theta = m + draw / np.sqrt(ess * (k + delta))
+        losses.append((h * (theta - c) ** 2).sum() / 2)
+        g = h * (theta - c) + pull * (theta - anchor)
+        clipped += bool(np.linalg.norm(g) > clip)
+        g *= min(1, clip / (np.linalg.norm(g) + 1e-6))
+        found = ess * (k + delta) * (theta - m) * g + curvature
+        a = beta1 * a + (1 - beta1) * g
+        new = beta2 * k + (1 - beta2) * found + (1 - beta2) ** 2 * (k - found) ** 2 / (2 * (k + delta))
+        numerator = a / (1 - beta1**step) + delta * (m - centre) + constant + curvature * m
+        k, m = new, m - 0.1 * numerator / (new + delta)
+    assert 0 < clipped < 6
+    training = Training(2, 2, 0.1, 0.0, 0.0, clip_norm=clip)
+    settings = ivon_cell(training, betas=(beta1, beta2), initial_hessian=0.7, temperature=tau, rescale=False)
+    local = Local(
+        *(torch.from_numpy(constant), pull, torch.from_numpy(anchor)),
+        prior=Gaussian(torch.from_numpy(precision), torch.from_numpy(precision * centre)),
+        curvature=torch.from_numpy(curvature),
+    )
+    network, start = Quadratic(doubles(*h), doubles(*c), n), doubles(0.1, 0.2)
+    trained = ivon.train(network, start, 0 * start, *network.data, settings, 1, 0, None, local)  # type: ignore[arg-type]
+    assert trained.vector[:2].tolist() == pytest.approx(m, rel=1e-12)
+    assert (-trained.vector[2:]).exp().tolist() == pytest.approx(ess * (k + delta), rel=1e-12)
+    assert (trained.steps, trained.loss) == (6, pytest.approx(np.mean(losses), rel=1e-6))
+
+
+def test_every_round_and_client_has_noise_of_its_own() -> None:
+    network, start = Quadratic(doubles(*H), doubles(*C), 4), doubles(0, 0, 0)
+    settings = ivon_cell(Training(1, 4, 0.1, 0.0, 0.0), carry=False)
+    found = [
+        tuple(ivon.train(network, start, start, *network.data, settings, *address, None, Local()).vector.tolist())  # type: ignore[arg-type]
+        for address in [(1, 0), (1, 1), (2, 0), (1, 0)]
+    ]
+    assert found[0] == found[3] and len(set(found)) == 3
+
+
+def test_a_loss_that_is_not_finite_is_noticed() -> None:
+    network = Quadratic(doubles(1.0), doubles(np.inf), 4)
+    with pytest.raises(NotFiniteError, match="not finite"):
+        train(ivon, network, doubles(0.0), doubles(0.0), ivon_cell(Training(1, 4, 0.1, 0.0, 0.0)))
 
 
 @pytest.mark.slow

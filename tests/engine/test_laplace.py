@@ -23,9 +23,9 @@ def data() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return np.column_stack([INPUTS, INPUTS @ mode + NOISE * SIGNS]), mode
 
 
-def trained(local: Local, **prior: float) -> torch.Tensor:
+def trained(local: Local, batch: int = 8, **prior: float) -> torch.Tensor:
     rows, _ = data()
-    settings = cell(Training(400, 8, 0.05, 0.5, 0.0), "laplace", **prior)
+    settings = cell(Training(400, batch, 0.05, 0.5, 0.0), "laplace", **prior)
     zeros = torch.zeros(2).double()
     return train(laplace, Linear(rows, NOISE**2), zeros, zeros, settings, local=local)
 
@@ -74,4 +74,15 @@ def test_a_weight_on_the_divergence_makes_it_cold() -> None:
     squares = 4 * (x**2 * ((y - x @ mean) ** 2)[:, None]).sum(0) / NOISE**4
     found = trained(Local(kl_weight=0.25), mean=PRIOR_MEAN, sd=PRIOR_PRECISION**-0.5)
     assert found[:2].tolist() == pytest.approx(mean, rel=1e-9)
+    assert (-found[2:]).exp().tolist() == pytest.approx(squares + PRIOR_PRECISION, rel=1e-9)
+
+
+def test_the_precision_is_of_all_samples_whatever_the_batches() -> None:
+    """At the weights that training ends at, which mini-batches leave beside the mode."""
+    rows, mode = data()
+    x, y = rows[:, :2], rows[:, 2]
+    found = trained(Local(), batch=3, mean=PRIOR_MEAN, sd=PRIOR_PRECISION**-0.5)
+    reached = found[:2].numpy()
+    assert np.abs(reached - mode).max() > 1e-3
+    squares = (x**2 * ((y - x @ reached) ** 2)[:, None]).sum(0) / NOISE**4
     assert (-found[2:]).exp().tolist() == pytest.approx(squares + PRIOR_PRECISION, rel=1e-9)

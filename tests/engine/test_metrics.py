@@ -213,6 +213,20 @@ def test_a_client_whose_labels_are_not_tested_has_no_metrics():
         assert found[name][1] == pytest.approx(of(name, probabilities[15:], np.repeat(1, 15)))
 
 
+def test_label_counts_are_of_the_samples_that_a_partition_names():
+    """Sample 1 is nobody's, the second client has none."""
+    indices, offsets, labels = np.array([3, 0, 4]), np.array([0, 2, 2, 3]), np.array([0, 1, 2, 1, 2])
+    counts = fairness.label_counts(indices, offsets, labels, 4)
+    assert counts.tolist() == [[1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]]
+
+
+def test_the_worst_clients_are_those_of_low_accuracy_or_of_high_error():
+    values = np.arange(20.0)
+    assert fairness.summarise(values, "worst_decile", higher_is_better=True) == 0.5
+    assert fairness.summarise(values, "worst_decile", higher_is_better=False) == 18.5
+    assert fairness.summarise(values, "gini", higher_is_better=True) == fairness.gini(values) != 0
+
+
 def test_gini_and_worst_decile():
     values = np.array([3.0, 0.0, 1.0])
     mean_difference = np.abs(values[:, None] - values).mean()

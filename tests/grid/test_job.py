@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +105,31 @@ def test_all_that_a_result_depends_on_is_in_the_identity() -> None:
         replace(job, settings={**job.settings, "weights": "data"}),
     ]
     assert len({job.identity(DATA), job.identity("1" * 64), *(each.identity(DATA) for each in other)}) == 6
+
+
+# Of a cell that runs a person's own files.
+OWN: dict[str, dict[str, Any]] = {
+    "algorithm": {"name": "own", "file": "mine.py", "strength": 0.1},
+    "network": {"name": "own", "file": "net.py", "width": 6},
+    "optimiser": {"name": "adam", "epsilon": 1e-8},
+    "partition": {"strategy": "file", "file": "halves.py", "sha256": "0" * 64},
+    "posterior": {"kind": "swag", "prior": {"mean": 0.0}},
+    "rule": {"strength": 2.0},
+    "setup": {"clients": 2, "fraction": 1.0, "rounds": 3},
+    "training": {"learning_rate": 0.1},
+}
+
+
+@pytest.mark.parametrize(("section", "key"), [(section, key) for section, values in OWN.items() for key in values])
+def test_every_setting_is_in_the_identity_but_where_files_lie(section: str, key: str) -> None:
+    job = Job(CELLS[0], OWN, "0" * 16, "0" * 16)
+    other = replace(job, settings={**OWN, section: {**OWN[section], key: "another"}})
+    assert (other.identity(DATA) == job.identity(DATA)) is (key == "file")
+
+
+def test_old_cells_keep_their_identity() -> None:
+    """Results and checkpoints that are kept lie under it."""
+    assert Job(CELLS[0], OWN, "0" * 16, "1" * 16).identity(DATA) == "dfc721d7bc415bf888fa35a1-3"
 
 
 def test_the_number_of_rounds_stands_apart() -> None:

@@ -12,10 +12,13 @@ from typing import Any, NamedTuple
 import fabricated_run
 import pandas as pd
 import pytest
+import torch
+from safetensors.numpy import load_file
 
 from bflp.cli import merge, why
 from bflp.cli.common import finished_cells
 from bflp.errors import DataError
+from bflp.files import sha256_of
 from bflp.grid.cell import Cell
 from bflp.grid.job import Job
 from bflp.grid.plan import Plan
@@ -25,6 +28,7 @@ from bflp.reporting import status
 from bflp.results.evaluation import Evaluation
 from bflp.results.frame import frame
 from bflp.results.result import Result
+from bflp.runtime.clients import save_clients
 from bflp.runtime.kept import keep
 
 ZEROS = "f" * 64
@@ -45,6 +49,10 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
 
 def changed_result(change: Callable[[dict[str, Any]], Any]) -> Callable[[Plan, Cell], Any]:
     return lambda plan, cell: fabricated_run.rewrite(plan.paths.result(cell), Result, change)
+
+
+def made_with_clients(digest: str) -> Callable[[Plan, Cell], Any]:
+    return changed_result(lambda content: content["environment"].update(clients_file=digest))
 
 
 def changed_evaluation(change: Callable[[dict[str, Any]], Any]) -> Callable[[Plan, Cell], Any]:
@@ -96,6 +104,12 @@ CASES = {
         "other data (images or labels of synthetic)",
         why="its result is of other data",
     ),
+    "clients not kept": Case(
+        other_settings(keep_clients=True),
+        "stale",
+        "a training that did not keep its clients' models (keep_clients)",
+        why="its result is of a training that did not keep its clients' models",
+    ),
     "diverged": Case(
         lambda plan, cell: fabricated_run.make(plan, lambda other: other == cell, [cell]),
         "diverged",
@@ -130,6 +144,12 @@ CASES = {
     ),
     "evaluation with other test data": Case(
         changed_evaluation(lambda content: content["data"].update(dataset=ZEROS)),
+        "done",
+        evaluation="is of other data (images or labels of synthetic)",
+        why=EVALUATED,
+    ),
+    "evaluation with another partition": Case(
+        changed_evaluation(lambda content: content["data"].update(partition=ZEROS)),
         "done",
         evaluation="is of other data (images or labels of synthetic)",
         why=EVALUATED,
@@ -201,7 +221,7 @@ def test_all_that_ask_get_the_same_answer(plan: Plan, name: str, capsys: pytest.
 def test_the_other_cells_are_not_concerned(plan: Plan) -> None:
     first, last = plan.cells
     for name, case in CASES.items():
-        if "settings" not in name:
+        if "settings" not in name and name != "clients not kept":
             fabricated_run.make(plan)
             case.change(plan, last)
             found = state(plan, first, data_hashes(plan))
@@ -243,3 +263,52 @@ def test_what_will_be_replaced_is_said_to_stay_only_where_it_is_kept(
     announce(now)
     said = capsys.readouterr().err
     assert f"They stay in {kept}: going back to what made them trains nothing." in said and " not " not in said
+
+
+def test_without_its_model_a_result_is_not_said_to_stay(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    now, cell = fabricated_run.changed(plan, training={"learning_rate": 0.5}), plan.cells[0]
+    identity = Job.parse(plan.job(cell)).identity(data_hashes(plan)[cell.dataset])
+    keep(plan.paths.kept, identity, {"result": plan.paths.result(cell)})
+    announce(now)
+    assert "2 of them are not in" in capsys.readouterr().err
+
+
+def test_an_evaluation_on_another_number_of_images_is_found(plan: Plan) -> None:
+    def twice(content: dict[str, Any]) -> None:
+        found = content["reliability"]
+        found |= {part: [2 * number for number in found[part]] for part in ("counts", "correct")}
+
+    changed_evaluation(twice)(plan, plan.cells[0])
+    assert [str(finding) for finding in verify(plan).wrong] == [
+        f"{plan.paths.evaluation(plan.cells[0])}: was made on 100 images, the test set has 50: delete it and run "
+        "bflp evaluate"
+    ]
+
+
+def test_clients_models_that_training_did_not_write_are_found(plan: Plan) -> None:
+    plan = fabricated_run.changed(plan, keep_clients=True)
+    files = [plan.paths.clients(cell) for cell in plan.cells]
+    for cell, file in zip(plan.cells, files, strict=True):
+        size = sum(tensor.size for tensor in load_file(plan.paths.model(cell)).values())
+        save_clients(file, {0: torch.zeros(size)}, size)
+        made_with_clients(sha256_of(file))(plan, cell)
+    assert verify(plan).wrong == []
+    content = bytearray(files[1].read_bytes())
+    content[-1] ^= 1
+    files[1].write_bytes(content)
+    [finding] = verify(plan).wrong
+    assert finding.path == files[1] and "is not what the cell's training wrote" in str(finding)
+
+
+def test_what_diverged_with_other_settings_is_to_be_trained_again(plan: Plan) -> None:
+    cell, now = plan.cells[-1], fabricated_run.changed(plan, training={"momentum": 0.5})
+    fabricated_run.make(plan, lambda other: other == cell, [cell])
+    found = state(now, cell, data_hashes(now))
+    assert (found.kind, found.is_right) == ("stale", False)
+
+
+def test_every_reason_is_named(plan: Plan) -> None:
+    cell, now = plan.cells[-1], fabricated_run.changed(plan, training={"momentum": 0.5})
+    changed_result(lambda content: content.update(fingerprint="0" * 16))(plan, cell)
+    reason = state(now, cell, data_hashes(now)).reason
+    assert reason.startswith("other settings (training.momentum 0.9 -> 0.5) and other code (")

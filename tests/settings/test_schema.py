@@ -16,7 +16,7 @@ from bflp.engine.augment import augment as augmented
 from bflp.errors import ConfigError
 from bflp.settings.schema import Settings
 from bflp.settings.sections import Training
-from bflp.settings.values import identity
+from bflp.settings.values import Section, identity, neutral
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAPER: dict[str, Any] = yaml.safe_load((PROJECT / "config.yaml").read_text(encoding="utf-8"))
@@ -260,6 +260,10 @@ def test_the_papers_config_is_valid() -> None:
             (("results_dir",), text, ["results_dir", "must be a path"])
             for text in ("", " ", "a\nb", "~/x", "-x", ".", "./", "./.")
         ),
+        *((("datasets", name), {"source": "x"}, ["datasets", "letters"]) for name in ("x" * 101, "a..b")),
+        *((("results_dir",), text, ["results_dir", "shorter path"]) for text in ("x" * 201, "ä" * 101, "x/" * 501)),
+        (("results_dir",), "\ud800", ["results_dir", "characters that file names can have"]),
+        (("training", "batch_size"), 2**31, ["training.batch_size", "less than"]),
         (("datasets", "mine.made"), {"source": "x.npz"}, ["datasets", "'mine.made'"]),
         (("data_dir",), None, ["data_dir", "empty"]),
         (("datasets", "mine"), {"source": "`id`"}, ["datasets.mine.source", "must be a path"]),
@@ -432,6 +436,22 @@ def test_identity_leaves_out_what_is_neutral() -> None:
         "prior": {"mean": 0.0, "standard_deviation": 1.0},
         "log_variance": {"initial": -9.0, "bounds": [-8.0, 8.0], "enforce": "clamp"},
     }
+
+
+class Inner(Section):
+    width: int = 3
+    shape: str = neutral("round")
+
+
+class Outer(Section):
+    inner: Inner = Inner()
+    mode: str | None = neutral(None)
+
+
+def test_identity_leaves_out_what_is_neutral_in_a_section_within() -> None:
+    assert identity(Outer()) == {"inner": {"width": 3}}
+    assert identity(Outer(inner=Inner(shape="square"))) == {"inner": {"width": 3, "shape": "square"}}
+    assert identity(Outer(mode="")) == {"inner": {"width": 3}, "mode": ""}
 
 
 def test_canonical_text_holds_all_settings() -> None:
