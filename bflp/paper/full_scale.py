@@ -35,6 +35,7 @@ PLANNED: dict[str, tuple[str, ...]] = {
         "fmnist/iid/10/FVBWA/AALV/seed1",
         "fmnist/iid-of-seed4/10/FVBWA/EAA/seed1",
         "fmnist/iid-of-seed1/10/FVBWA/EAA/seed4",
+        "cifar10/noniid-of-seed1/10/FVBWA/AALV/seed0",
     ),
     "exact": (
         "fmnist/iid/10/FVBWA/EAA/seed0",
