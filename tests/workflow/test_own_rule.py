@@ -134,7 +134,7 @@ def test_its_settings_are_its_cells_only(project: Project) -> None:
     configure(project, {"strenght": 3})
     done = project.snakemake("-n")
     assert done.returncode != 0
-    assert [line for line in done.stderr.splitlines() if re.search(r"error: aggregators\.MINE.*strenght", line)]
+    assert re.search(r"error: \S*, line [0-9]+: aggregators\.MINE\.strenght: unknown key", done.stderr)
     assert "Traceback" not in done.stderr
     configure(project, {})
 
