@@ -19,7 +19,7 @@ from bflp.paper.comparison import parts, usable
 from bflp.paper.sources import KEYS, sources
 
 Row = tuple[str, str]  # model, aggregator
-Pair = tuple[dict[str, float], dict[str, float]]
+Means = dict[str, float]  # of COLUMNS
 ROW = KEYS[3:]
 LOW_SPREAD, HIGH_SPREAD = ("GAA", "AALV", "CF"), ("EAA", "PPA")
 DETERMINISTIC = ("FED", "FEDAVG")
@@ -72,14 +72,14 @@ def _blocks(results: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame, lis
         yield f"{dataset} {partition} {clients}", clients, block, list(rows)
 
 
-def _means(block: pd.DataFrame, rows: Sequence[Row]) -> dict[Row, dict[str, float]]:
+def _means(block: pd.DataFrame, rows: Sequence[Row]) -> dict[Row, Means]:
     """The means of rows of a block over the seeds that all of them have; nothing where they share none."""
     some = block[pd.MultiIndex.from_frame(block[ROW]).isin(rows)]
     shared = some[some.groupby("seed")["seed"].transform("size") == len(rows)]
     return {(row[0], row[1]): {name: part[name].mean() for name in COLUMNS} for row, part in parts(shared, ROW)}
 
 
-def _pairs(block: pd.DataFrame, row: Row, others: Iterable[Row]) -> dict[Row, Pair]:
+def _pairs(block: pd.DataFrame, row: Row, others: Iterable[Row]) -> dict[Row, tuple[Means, Means]]:
     """A row and each of the others that it shares seeds with: the means of both."""
     means = {other: _means(block, [row, other]) for other in others}
     return {other: (pair[row], pair[other]) for other, pair in means.items() if pair}
@@ -117,8 +117,8 @@ def _spread_order(results: pd.DataFrame) -> Iterator[tuple[str, bool]]:
 
 
 def _no_rule_wins(results: pd.DataFrame) -> Iterator[tuple[str, bool]]:
-    # Of a model without a rule its own name.
-    return _no_winner(results, lambda row: row[row[1] != NO_AGGREGATOR], {*LOW_SPREAD, *HIGH_SPREAD}, SIGNS)
+    rules = {*LOW_SPREAD, *HIGH_SPREAD}
+    return _no_winner(results, lambda row: row[0] if row[1] == NO_AGGREGATOR else row[1], rules, SIGNS)
 
 
 def _no_algorithm_wins(results: pd.DataFrame) -> Iterator[tuple[str, bool]]:

@@ -262,6 +262,16 @@ def test_claims_compare_rows_over_the_seeds_that_they_share(seeds: set[int], out
     assert outcomes(pd.concat(frames))[0] == outcome
 
 
+@pytest.mark.parametrize(("seed", "outcome"), [(0, "true"), (1, "not enough data")])
+def test_an_order_of_rows_is_that_of_the_seeds_that_all_have(seed: int, outcome: str) -> None:
+    """CF's second seed, in which its spread is the largest, has no other beside it."""
+    spreads = {"CF": 1.0, "AALV": 2.0, "GAA": 3.0, "PPA": 5.0}
+    found = [tidy(80.0, aggregator=rule, spread=spread).assign(seed=0) for rule, spread in spreads.items()]
+    found[0]["seed"] = seed
+    found.append(tidy(80.0, aggregator="CF", spread=100.0).assign(seed=2))
+    assert outcomes(pd.concat(found))[2] == outcome
+
+
 def test_claims_are_about_the_rows_of_their_paper() -> None:
     """A row of another paper that is best everywhere does not touch them."""
     frame = published_frame("bflp")
